@@ -84,6 +84,13 @@ async fn only_the_expected_reader_or_writer_loses_its_hold() {
     assert!(here.force_release_if(&writer).await.unwrap().is_done());
     lost(write.lost()).await;
     assert!(!observer.exists("a").await.unwrap());
+
+    // A holder that reads and writes loses both.
+    let fields = ["0f8fad5b-d9cb-469f-a165-70867728950e:1", "0f8fad5b-d9cb-469f-a165-70867728950e:1:write"];
+    observer.cmd(&["HSET", "a", "mode", "write", fields[0], "1", fields[1], "1"]).await.unwrap();
+    let writer = here.inspect().await.unwrap().expect("a held lock").writer.expect("a writer");
+    assert!(here.force_release_if(&writer).await.unwrap().is_done());
+    assert!(!observer.exists("a").await.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -48,3 +48,19 @@ async fn held_and_queued_requests_survive_a_full_server() {
     inside.leave().await.unwrap();
     drop(parties);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_server_does_not_keep_a_waiter_from_being_woken() {
+    let server = server().await;
+    let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
+    // A position of redgrid whose keepalive is over, as after a pause of the server.
+    let position = "8c1b1c5e-0000-8000-8000-000000000001:1";
+    observer.cmd(&["RPUSH", "redisson_lock_queue:{fair}", position]).await.unwrap();
+    observer.cmd(&["ZADD", "redisson_lock_timeout:{fair}", "9000000000000", position]).await.unwrap();
+    observer.cmd(&["ZADD", "redgrid_fair:{fair}", "1000", position]).await.unwrap();
+    let fair = FairLock::new(&client, "fair");
+    // The server knows the script after this.
+    assert!(!FairLock::new(&client, "warm").wake_next().await.unwrap());
+    server.set_config("maxmemory", "1").await.unwrap();
+    assert!(fair.wake_next().await.unwrap());
+}

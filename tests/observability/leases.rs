@@ -79,3 +79,48 @@ fn failed_renewals_of_permits_are_counted() {
         drop(permit);
     });
 }
+
+#[test]
+fn renewals_without_a_server_are_counted_before_the_loss() {
+    recorded(|mut recorded| async move {
+        let server = server().await;
+        let quick = |config: Config| config.response_timeout(Duration::from_millis(500));
+        let client = client_with(&server.url(), quick).await;
+        let lease = Duration::from_secs(9);
+        let permit = Semaphore::new(&client, "s", 5).acquire().auto_renew(lease).await.unwrap();
+        let guard = Lock::new(&client, "a").acquire().auto_renew(lease).await.unwrap();
+        let of = |metric: &str, kind: &str| format!("{metric}{{kind=\"{kind}\",family=\"\"}}");
+        let lost = |kind: &str| format!("redgrid_lost_total{{kind=\"{kind}\",family=\"\",reason=\"expired\"}}");
+        let kinds = ["lock", "leased_semaphore"];
+        for kind in kinds {
+            recorded.at_least(&of("redgrid_renewal_lag_seconds", kind), 1.0).await;
+        }
+        server.kill().await.unwrap();
+        for kind in kinds {
+            recorded.at_least(&lost(kind), 1.0).await;
+            // Nothing is counted of a permit that is lost, so these failures were before the loss.
+            let failed = recorded.of(&of("redgrid_renewals_failed_total", kind));
+            assert!(failed >= 2.0, "{kind}: {failed}");
+            assert_eq!(recorded.of(&of("redgrid_renewals_overdue_total", kind)), 1.0, "{kind}");
+        }
+        drop((permit, guard));
+    });
+}
+
+#[test]
+fn a_failure_that_is_confirmed_at_once_is_not_overdue() {
+    recorded(|mut recorded| async move {
+        let server = server().await;
+        let client = client(&server).await;
+        let guard = Lock::new(&client, "a").acquire().auto_renew(Duration::from_secs(9)).await.unwrap();
+        let of = |metric: &str| format!("{metric}{{kind=\"lock\",family=\"\"}}");
+        recorded.at_least(&of("redgrid_renewal_lag_seconds"), 1.0).await;
+        server.deny(&["evalsha", "eval"]).await.unwrap();
+        recorded.at_least(&of("redgrid_renewals_failed_total"), 1.0).await;
+        let renewed = recorded.of(&of("redgrid_renewal_lag_seconds"));
+        server.allow(&["evalsha", "eval"]).await.unwrap();
+        recorded.at_least(&of("redgrid_renewal_lag_seconds"), renewed + 1.0).await;
+        assert!(guard.is_held());
+        assert_eq!(recorded.of(&of("redgrid_renewals_overdue_total")), 0.0);
+    });
+}

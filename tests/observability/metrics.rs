@@ -143,7 +143,7 @@ fn connections_and_renewals_are_counted() {
 
 /// The counters, and other series for alarms, that exist as soon as a lock was acquired, even if
 /// their events have not happened yet.
-const COUNTERS: [&str; 16] = [
+const COUNTERS: [&str; 17] = [
     "redgrid_acquired_total{kind=\"lock\",family=\"\"}",
     "redgrid_timed_out_total{kind=\"lock\",family=\"\"}",
     "redgrid_lost_total{kind=\"lock\",family=\"\",reason=\"expired\"}",
@@ -153,6 +153,7 @@ const COUNTERS: [&str; 16] = [
     "redgrid_released_total{kind=\"lock\",family=\"\"}",
     "redgrid_forced_total{kind=\"lock\",family=\"\"}",
     "redgrid_renewals_failed_total{kind=\"lock\",family=\"\"}",
+    "redgrid_renewals_overdue_total{kind=\"lock\",family=\"\"}",
     "redgrid_local_handovers_total{kind=\"lock\",family=\"\"}",
     "redgrid_acquire_wait_seconds{kind=\"lock\",family=\"\",outcome=\"unknown\"}",
     "redgrid_stall_seconds",

@@ -37,7 +37,8 @@ that is not connected is looked for again 2 s later. The state of a holder:
 
 Without -o the output is a text about the lock. With -o table or wide it is a table of the holders and of the waiters in
 the queue. Columns: role, client, number, mode, state, lease, host, pid, program; with -o wide also entries, label and
-held-for. -o name prints the holders and waiters as CLIENT:NUMBER.";
+held-for. -o name prints the holders and waiters as CLIENT:NUMBER, and the writer of a read-write lock as
+CLIENT:NUMBER:write.";
 
 /// Holders, and waiters of a queue, that are printed as text. The clients of as many holders are
 /// asked.

@@ -37,7 +37,7 @@ pub(crate) struct UnlockOptions {
     /// Why, for the record: up to 200 characters
     #[arg(long, value_name = "TEXT")]
     reason: String,
-    /// Only if this is the holder: client and number from `redgrid inspect`, as CLIENT:NUMBER
+    /// Only if this is the holder: CLIENT:NUMBER, or CLIENT:NUMBER:write, from `redgrid inspect -o name`
     #[arg(long, value_name = "HOLDER")]
     if_holder: Option<String>,
     /// Does not ask, although the holder may be working
@@ -73,7 +73,7 @@ struct Output {
 /// A holder that has lost the lock. The fields are those of the JSON line, in its order.
 #[derive(Debug, Clone, Serialize)]
 struct Holder {
-    /// Its field: CLIENT:NUMBER.
+    /// Its field: CLIENT:NUMBER, and `:write` for a writer.
     holder: String,
     host: Option<String>,
     pid: Option<u32>,
@@ -167,9 +167,8 @@ fn expected(view: &LockView, answers: &[Answer], if_holder: Option<&str>) -> Vec
     match if_holder {
         None => known,
         Some(field) => {
-            // The field of a writer has a suffix, which `redgrid inspect` does not show.
-            let is_it = |holder: &&Holder| holder.holder.strip_suffix(":write").unwrap_or(&holder.holder) == field;
-            let found = known.iter().find(|holder| holder.holder == field).or_else(|| known.iter().find(is_it));
+            // A reader that writes by now has another field: it keeps the lock.
+            let found = known.iter().find(|holder| holder.holder == field);
             let unknown = Holder { holder: field.to_owned(), host: None, pid: None, program: None, process: None };
             vec![found.cloned().unwrap_or(unknown)]
         }

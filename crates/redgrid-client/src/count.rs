@@ -5,8 +5,9 @@
 
 #![cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "what is counted of nodes is not compiled then"))]
 
-use std::fmt::Display;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+mod clock;
+
+use std::time::Duration;
 
 #[cfg(not(feature = "metrics"))]
 use self::disabled::{add, add_many, gauge, record, set};
@@ -14,6 +15,7 @@ use self::disabled::{add, add_many, gauge, record, set};
 use self::enabled::{add, add_many, gauge, record, set};
 use crate::connection::{ConnectionEvent, NodeId};
 use crate::error::ServerError;
+pub(crate) use clock::clock_offset;
 
 const NODES: &str = "redgrid_nodes";
 const CONNECTIONS_UP: &str = "redgrid_connections_up";
@@ -82,17 +84,16 @@ pub(crate) fn disconnected() {
 }
 
 /// Records that the client uses one more node, even if the node is unreachable.
-pub(crate) fn node_added() {
+pub(crate) fn node_added(node: &NodeId) {
     gauge(NODES, ("", ""), 1.0);
+    clock::node_added(&node.0);
     set(BUILD_INFO, ("version", env!("CARGO_PKG_VERSION")), 1.0);
 }
 
-/// Records that the client no longer uses a node. The clock of the node is not measured any more.
-/// So its offset is set to 0; otherwise the last measured offset would be exported for ever.
-/// Another client that uses the node sets the offset again.
+/// Records that the client no longer uses a node.
 pub(crate) fn node_removed(node: &NodeId) {
     gauge(NODES, ("", ""), -1.0);
-    set(CLOCK_OFFSET, ("node", &node.0), 0.0);
+    clock::node_removed(&node.0);
 }
 
 /// Records that a gap has ended: subscriptions are active again after an interruption, or active at
@@ -152,23 +153,6 @@ fn outcome<T>(result: &Result<T, ServerError>) -> &'static str {
         Err(ServerError::ShuttingDown) => SHUTTING_DOWN,
     }
 }
-
-/// Records how far the clock of a node is ahead of this machine. The node has just reported its
-/// time, in microseconds since 1970, in an exchange that took `round_trip`. A slow exchange says
-/// too little about the clock, and is not recorded.
-pub(crate) fn clock_offset(node: &dyn Display, server_micros: u64, round_trip: Duration) {
-    if cfg!(feature = "metrics")
-        && round_trip <= LONGEST_EXCHANGE
-        && let Ok(here) = SystemTime::now().duration_since(UNIX_EPOCH)
-    {
-        let here = here.saturating_sub(round_trip / 2);
-        set(CLOCK_OFFSET, ("node", &node.to_string()), server_micros as f64 / 1e6 - here.as_secs_f64());
-    }
-}
-
-/// The longest exchange from which a clock is measured: 1 s. The error of the measurement is at
-/// most half the duration of the exchange.
-const LONGEST_EXCHANGE: Duration = Duration::from_secs(1);
 
 /// Counts one channel in the gauge of subscriptions until this value is dropped.
 #[derive(Default)]
@@ -303,60 +287,5 @@ mod enabled {
             "" => Key::from_static_name(name),
             _ => Key::from_parts(name, vec![Label::new(label, value.to_owned())]),
         }
-    }
-}
-
-#[cfg(all(test, feature = "metrics"))]
-mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicU64, Ordering};
-
-    use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
-
-    use super::*;
-
-    /// The clock offset of the only node.
-    #[derive(Default)]
-    struct Offset(Arc<AtomicU64>);
-
-    impl Offset {
-        fn get(&self) -> f64 {
-            f64::from_bits(self.0.load(Ordering::Relaxed))
-        }
-    }
-
-    impl Recorder for Offset {
-        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-        fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
-            Counter::noop()
-        }
-
-        fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
-            if key.name() == CLOCK_OFFSET { Gauge::from_arc(Arc::clone(&self.0)) } else { Gauge::noop() }
-        }
-
-        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-            Histogram::noop()
-        }
-    }
-
-    #[test]
-    fn slow_exchanges_measure_no_clock_and_removed_nodes_have_none() {
-        let offset = Offset::default();
-        metrics::with_local_recorder(&offset, || {
-            let ahead = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + Duration::from_secs(50);
-            let ahead = u64::try_from(ahead.as_micros()).unwrap();
-            clock_offset(&"a:1", ahead, Duration::from_millis(1_001));
-            assert_eq!(offset.get(), 0.0);
-            clock_offset(&"a:1", ahead, Duration::from_millis(10));
-            assert!((40.0..60.0).contains(&offset.get()), "{}", offset.get());
-            node_removed(&NodeId("a:1".into()));
-            assert_eq!(offset.get(), 0.0);
-        });
     }
 }

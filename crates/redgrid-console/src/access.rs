@@ -18,6 +18,7 @@ use crate::console::App;
 use crate::hosts::host;
 use crate::pages::{Page, no_such_page, not_found, problem, see_other};
 use crate::text::{encoded, now_ms, visible};
+use crate::token::AccessToken;
 
 /// The path of the streams.
 const LIVE: &str = "live";
@@ -109,8 +110,8 @@ fn permission(app: &App, parts: &Parts) -> Result<Permission, Box<Response>> {
     }
     if access == Access::Read {
         // With the token, a request that the closure lets only read may act. Another
-        // `Authorization` is that of the application, so it is not counted as a wrong token.
-        let until = app.operates.then(|| token_until(app, parts)).flatten();
+        // `Authorization` may be that of the application, so the request is answered as a reader.
+        let until = app.operates.then(|| reader_token_until(app, parts)).flatten();
         return Ok(until.map_or(Permission { until: None, operator: None }, by_token));
     }
     if app.token.is_none() {
@@ -149,6 +150,27 @@ fn token_until(app: &App, parts: &Parts) -> Option<Option<u64>> {
     if bearer(&parts.headers).is_some_and(|given| token.is(given)) {
         return Some(None);
     }
+    cookie_until(token, parts)
+}
+
+/// Returns the same for a request that may read without the token. Its answer must not tell whether
+/// a guess is right: after five wrong tokens of an address within a minute, no other is looked at.
+fn reader_token_until(app: &App, parts: &Parts) -> Option<Option<u64>> {
+    let token = app.token.as_ref()?;
+    if let Some(given) = bearer(&parts.headers) {
+        let (from, now) = (address(parts), Instant::now());
+        if token.is(given) {
+            if !app.reader_throttle.is_exhausted(from, now) {
+                return Some(None);
+            }
+        } else {
+            app.reader_throttle.failed(from, now);
+        }
+    }
+    cookie_until(token, parts)
+}
+
+fn cookie_until(token: &AccessToken, parts: &Parts) -> Option<Option<u64>> {
     let (now_s, name) = (now_ms() / 1_000, token.cookie_name());
     let mut given = cookies(&parts.headers, &name);
     given.find_map(|cookie| token.valid_until(cookie, now_s)).map(Some)

@@ -54,7 +54,10 @@ pub(crate) struct App {
     pub(crate) operates: bool,
     pub(crate) token: Option<AccessToken>,
     pub(crate) hosts: Hosts,
+    /// Wrong tokens of requests that may not read.
     pub(crate) throttle: Throttle,
+    /// Wrong tokens of requests that may read: those of the application, or guesses.
+    pub(crate) reader_throttle: Throttle,
     pub(crate) collector: Arc<Collector>,
     pub(crate) searches: Searches,
     /// Whether the settings can be checked.
@@ -107,6 +110,11 @@ impl Console {
     /// only [`Access::Read`]. For others, and without this call, the routes of actions do not
     /// exist. Each action shows a page that asks for the name of the object and a reason, and is
     /// recorded in the stream `redgrid_audit` before it is begun.
+    ///
+    /// If the closure permits [`Access::Read`], another `Authorization: Bearer` than the token does
+    /// not matter. After five of them from one address (that of a proxy, too) within a minute, no
+    /// token in this header is accepted for the rest of it, so that readers cannot guess the token.
+    /// Who has logged in may act all the same.
     pub fn operate(mut self) -> Self {
         self.operates = true;
         self
@@ -187,6 +195,7 @@ impl Console {
             token: self.token,
             hosts: self.hosts,
             throttle: Throttle::default(),
+            reader_throttle: Throttle::default(),
             searches: Searches::default(),
         });
         let mut pages = Router::new()

@@ -28,6 +28,7 @@ use tokio::time::Instant;
 
 use crate::board::LockRow;
 use crate::console::App;
+use crate::dead_totals::DeadTotals;
 use crate::holder_state::State as HolderState;
 use crate::pages::no_such_page;
 use crate::snapshot::{Living, Snapshot};
@@ -101,11 +102,12 @@ pub(crate) struct Scrapes {
     started: u64,
     /// The lock also keeps scrapes from running at the same time.
     last: Mutex<Option<(Instant, String)>>,
+    dead_totals: DeadTotals,
 }
 
 impl Scrapes {
     pub(crate) fn new(names: FleetMetrics) -> Self {
-        Scrapes { names, started: now_ms(), last: Mutex::default() }
+        Scrapes { names, started: now_ms(), last: Mutex::default(), dead_totals: DeadTotals::default() }
     }
 }
 
@@ -136,7 +138,7 @@ async fn scrape(app: &App, scrapes: &Scrapes) -> String {
     app.collector.scraped();
     let mut samples = Samples::default();
     let (snapshot, ()) = tokio::join!(app.collector.when(FIRST_DATA, is_known), async {
-        let read = read_objects(&app.client, &scrapes.names).await;
+        let read = read_objects(&app.client, scrapes).await;
         read.into_iter().for_each(|(metric, labels, value)| samples.push(metric, labels, value));
     },);
     add_snapshot(&mut samples, &snapshot, now_ms(), scrapes.started);
@@ -149,9 +151,9 @@ type Sample = (&'static Metric, Vec<String>, f64);
 
 /// Reads the listed objects, each with one or two bounded requests. An object that cannot be read
 /// is left out.
-async fn read_objects(client: &Client, names: &FleetMetrics) -> Vec<Sample> {
-    let queues = names.queues.iter().map(|name| in_time(read_queue(client, name)));
-    let semaphores = names.semaphores.iter().map(|name| in_time(read_semaphore(client, name)));
+async fn read_objects(client: &Client, scrapes: &Scrapes) -> Vec<Sample> {
+    let queues = scrapes.names.queues.iter().map(|name| in_time(read_queue(client, &scrapes.dead_totals, name)));
+    let semaphores = scrapes.names.semaphores.iter().map(|name| in_time(read_semaphore(client, name)));
     let (queues, semaphores) = tokio::join!(join_all(queues), join_all(semaphores));
     queues.into_iter().chain(semaphores).flatten().collect()
 }
@@ -160,7 +162,7 @@ async fn in_time(read: impl Future<Output = Vec<Sample>>) -> Vec<Sample> {
     tokio::time::timeout(READ_TIMEOUT, read).await.unwrap_or_default()
 }
 
-async fn read_queue(client: &Client, name: &str) -> Vec<Sample> {
+async fn read_queue(client: &Client, dead_totals: &DeadTotals, name: &str) -> Vec<Sample> {
     let queue = ReliableQueue::<bytes::Bytes, Raw>::new(client, name);
     let Ok(counts) = queue.counts().await else { return Vec::new() };
     let states =
@@ -170,7 +172,8 @@ async fn read_queue(client: &Client, name: &str) -> Vec<Sample> {
     };
     let age = counts.oldest_ready_age.unwrap_or_default();
     let oldest: Sample = (&QUEUE_OLDEST, vec![name.to_owned()], age.as_secs_f64());
-    let dead: Sample = (&QUEUE_DEAD, vec![name.to_owned()], counts.totals.died as f64);
+    let died = dead_totals.next(name, counts.totals.pushed, counts.totals.died);
+    let dead: Sample = (&QUEUE_DEAD, vec![name.to_owned()], died as f64);
     states.into_iter().map(sample).chain([dead, oldest]).collect()
 }
 
@@ -193,9 +196,11 @@ fn add_snapshot(samples: &mut Samples, snapshot: &Snapshot, now: u64, started: u
     for (replica, lag) in &snapshot.replica_lags {
         samples.add(&REPLICA_LAG, &[replica], *lag as f64);
     }
-    // A list that is old, or has only some of the clients, is no number of clients.
+    // A list that is old, or has only some of the clients, says neither how many there are, nor that
+    // one is gone.
     let is_current = |living: &&Arc<Living>| living.is_complete && snapshot.living.trouble.is_none();
-    if let Some(living) = snapshot.living.get().filter(is_current) {
+    let living = snapshot.living.get().filter(is_current);
+    if let Some(living) = living {
         let silent = snapshot.connected().filter(|(_, process)| process.silent_since.is_some()).count();
         samples.add(&CLIENTS, &["alive"], living.clients.len().saturating_sub(silent) as f64);
         // Before the first round of questions, no client can have been silent.
@@ -214,16 +219,16 @@ fn add_snapshot(samples: &mut Samples, snapshot: &Snapshot, now: u64, started: u
             samples.add(&LOCKS_HELD, &[kind], held as f64);
         }
         // One list of clients does not show that a holder is gone.
-        if snapshot.living.has_second_look() {
+        if living.is_some() && snapshot.living.has_second_look() {
             samples.add(&HOLDERS_GONE, &[], snapshot.locks.iter().filter(is_gone).count() as f64);
         }
     }
     let age = now.saturating_sub(completed.unwrap_or(started));
     samples.add(&SWEEP_AGE, &[], Duration::from_millis(age).as_secs_f64());
     let is_old = |at: u64| now.saturating_sub(at) > DOCTOR_KEPT_MS;
-    if let Some(doctor) = snapshot.doctor.get().filter(|_| !snapshot.doctor.read_at().is_some_and(is_old)) {
+    if let Some(checks) = snapshot.checks.get().filter(|_| !snapshot.checks.read_at().is_some_and(is_old)) {
         for (level, label) in [(Level::Warn, "warn"), (Level::Fail, "fail")] {
-            let count = doctor.findings.iter().filter(|finding| finding.level == level).count();
+            let count = checks.findings.iter().filter(|finding| finding.level == level).count();
             samples.add(&DOCTOR_FINDINGS, &[label], count as f64);
         }
     }
@@ -323,6 +328,24 @@ mod tests {
         assert!(!text_of(&snapshot).contains("redgrid_fleet_clients"), "{}", text_of(&snapshot));
         snapshot.living.answered(Living::of(ids(), true), 4);
         assert!(text_of(&snapshot).contains(alive), "{}", text_of(&snapshot));
+    }
+
+    #[test]
+    fn absent_holders_are_left_out_unless_the_list_is_complete_and_current() {
+        let mut snapshot = Snapshot::default();
+        snapshot.sweep.completed = Some((1, 2));
+        looked(&mut snapshot, 1);
+        looked(&mut snapshot, 2_000);
+        let are_counted = |snapshot: &Snapshot| text_of(snapshot).contains(HOLDERS_GONE.name);
+        assert!(are_counted(&snapshot));
+        snapshot.living.failed("away".to_owned(), 3_000);
+        assert!(!are_counted(&snapshot), "the last list is old");
+        let partial = Living::of(Vec::new(), false).after(&snapshot.living, 4_000);
+        snapshot.living.answered(partial, 4_000);
+        assert!(snapshot.living.has_second_look() && !are_counted(&snapshot), "the list is a part");
+        looked(&mut snapshot, 5_000);
+        looked(&mut snapshot, 7_000);
+        assert!(are_counted(&snapshot));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The data that the collector has at one moment.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use redgrid_core::Health;
 use redgrid_core::report::ClientReport;
@@ -12,6 +12,7 @@ use crate::contention::Contention;
 use crate::holder_state::Seen;
 use crate::lints::Findings;
 use crate::listed::{Group, Listed};
+use crate::memo::Memo;
 use crate::process_events::ProcessEvents;
 use crate::server_info::ServerInfo;
 
@@ -34,6 +35,14 @@ impl<T> Reading<T> {
     pub(crate) fn failed(&mut self, why: String, now: u64) {
         let since = self.trouble.take().map_or(now, |(_, since)| since);
         self.trouble = Some((why, since));
+    }
+
+    /// Records an answer or a failure.
+    pub(crate) fn ended(&mut self, result: Result<T, impl ToString>, now: u64) {
+        match result {
+            Ok(answer) => self.answered(answer, now),
+            Err(error) => self.failed(error.to_string(), now),
+        }
     }
 
     /// Returns the last answer.
@@ -120,40 +129,12 @@ pub(crate) struct Snapshot {
     pub(crate) contention: Arc<Memo<Contention>>,
     /// The events that the processes report.
     pub(crate) events: Arc<Memo<ProcessEvents>>,
-    /// The last checks of the settings.
+    /// The last checks of the settings, for the page of the doctor.
     pub(crate) doctor: Reading<DoctorReport>,
-    /// Whether checks are running.
+    /// The last checks for metrics, of what a reader may read.
+    pub(crate) checks: Reading<DoctorReport>,
+    /// Whether checks for the page are running.
     pub(crate) is_doctor_running: bool,
-}
-
-/// A value that follows from the reports of all processes. It is made at most once a second,
-/// although reports come more often, and all pages share it.
-#[derive(Debug)]
-pub(crate) struct Memo<T>(Mutex<Option<(u64, Arc<T>)>>);
-
-/// How long a value is used, in milliseconds.
-const MEMO_MS: u64 = 1_000;
-
-impl<T> Memo<T> {
-    /// Returns the value, which `make` makes if there is none, or if it is a second old. Times are
-    /// in milliseconds since 1970.
-    pub(crate) fn get(&self, now: u64, make: impl FnOnce() -> T) -> Arc<T> {
-        let mut memo = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*memo {
-            Some((made_at, value)) if now.abs_diff(*made_at) < MEMO_MS => Arc::clone(value),
-            _ => {
-                let value = Arc::new(make());
-                *memo = Some((now, Arc::clone(&value)));
-                value
-            }
-        }
-    }
-}
-
-impl<T> Default for Memo<T> {
-    fn default() -> Self {
-        Memo(Mutex::new(None))
-    }
 }
 
 /// A holder of a lock: its client, and its number.
@@ -299,14 +280,6 @@ pub(crate) struct Sweep {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_follows_from_reports_is_made_at_most_once_a_second() {
-        let memo = Memo::default();
-        let made: Vec<u64> = [5_000, 5_999, 6_000, 6_500, 5_500, 4_999].map(|now| *memo.get(now, || now)).to_vec();
-        // The last time is from a clock that was set back.
-        assert_eq!(made, [5_000, 5_000, 6_000, 6_000, 6_000, 4_999]);
-    }
 
     #[test]
     fn a_failure_keeps_the_last_answer_and_its_first_time() {

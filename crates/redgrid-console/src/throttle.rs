@@ -42,6 +42,13 @@ impl Throttle {
         entry.1 = entry.1.saturating_add(1);
         entry.1 <= FAILURES
     }
+
+    /// Returns whether an address has failed five times in this minute.
+    pub(crate) fn is_exhausted(&self, address: Option<IpAddr>, now: Instant) -> bool {
+        let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = failures.get(&address.map(network));
+        last.is_some_and(|(since, count)| now.duration_since(*since) < WINDOW && *count >= FAILURES)
+    }
 }
 
 /// Returns what addresses have in common that one user can choose among: of IPv6 a network of 64
@@ -68,8 +75,11 @@ mod tests {
     fn the_sixth_failure_of_an_address_in_a_minute_is_one_too_many() {
         let (throttle, start) = (Throttle::default(), Instant::now());
         for _ in 0..FAILURES {
+            assert!(!throttle.is_exhausted(address(1), start));
             assert!(throttle.failed(address(1), start));
         }
+        let ends = start + WINDOW;
+        assert!(throttle.is_exhausted(address(1), start) && !throttle.is_exhausted(address(1), ends));
         assert!(!throttle.failed(address(1), start + WINDOW - Duration::from_millis(1)));
         assert!(throttle.failed(address(2), start) && throttle.failed(None, start));
         assert!(throttle.failed(address(1), start + WINDOW));

@@ -1,6 +1,6 @@
 //! The holders and waiters of a lock as a table.
 
-use redgrid_inspect::HolderState;
+use redgrid_inspect::{HolderState, Mode};
 use serde::Serialize;
 
 use super::{Holder, Output, Waiter};
@@ -78,7 +78,9 @@ impl Row for Party {
 
     /// Returns the holder in the form of `redgrid unlock --if-holder`.
     fn name(&self) -> String {
-        let Holder { client, number, .. } = &self.holder;
-        number.map_or_else(|| client.clone(), |number| format!("{client}:{number}"))
+        let Holder { client, number, mode, .. } = &self.holder;
+        let number = number.map(|number| format!(":{number}")).unwrap_or_default();
+        let suffix = if *mode == Mode::Write.as_str() { ":write" } else { "" };
+        format!("{client}{number}{suffix}")
     }
 }

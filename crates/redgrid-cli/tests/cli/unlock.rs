@@ -126,6 +126,27 @@ async fn all_readers_that_were_seen_lose_the_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_writes_by_now_keeps_the_lock() {
+    let server = RedisServer::start().await.expect("a server");
+    let observer = server.observer().await.expect("an observer");
+    let writer = format!("{HOLDER}:write");
+    observer.cmd(&["HSET", "prices", "mode", "write", &writer, "1"]).await.expect("an answer");
+    let unlock = |holder: &str| {
+        let server = server.url();
+        run(&["--url", &server, "unlock", "prices", "--force", "--reason", "test", "--if-holder", holder])
+    };
+    let reader = unlock(HOLDER);
+    let passed = format!("prices: not freed, it has passed to {writer}\n");
+    assert_eq!((reader.code(), reader.stdout()), (3, passed), "{}", reader.stderr());
+    // The form for a writer is printed by `inspect`.
+    let shown = run(&["--url", &server.url(), "inspect", "prices", "-o", "name"]);
+    assert_eq!(shown.stdout(), format!("{writer}\n"), "{}", shown.stderr());
+    let freed = unlock(&writer);
+    assert_eq!((freed.code(), freed.stdout()), (0, format!("prices: taken from {writer}\n")), "{}", freed.stderr());
+    wait_until(SOON, async || !observer.exists("prices").await.expect("an answer")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_retained_lock_is_not_called_free() {
     let server = RedisServer::start().await.expect("a server");
     let observer = server.observer().await.expect("an observer");

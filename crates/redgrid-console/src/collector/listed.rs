@@ -34,8 +34,8 @@ const KEPT_MS: u64 = 30_000;
 /// A page that is requested reads an object again if it was read longer ago than this.
 const FRESH_MS: u64 = 2_000;
 
-/// A stream whose read takes this long is slow: the server reads its first and its last entry,
-/// which may be large.
+/// A stream that keeps the server busy for this long is slow: the server reads its first and its
+/// last entry, which may be large.
 const SLOW: Duration = Duration::from_millis(100);
 
 /// How often a slow stream is read.
@@ -46,11 +46,20 @@ const SLOW_INTERVAL: Duration = Duration::from_secs(10);
 struct SlowStreams(BTreeMap<(Group, String), Instant>);
 
 impl SlowStreams {
-    /// Remembers the slow ones of the streams that were read.
-    fn note(&mut self, read: Vec<((Group, String), Duration)>, now: Instant) {
+    /// Remembers the slow ones of the streams that were read at once, each in this time.
+    ///
+    /// A reply may have waited for the replies before it, and for the way to the server. So a read
+    /// counts from the end of the one before it, and the first one without the round trip.
+    fn note(&mut self, mut read: Vec<((Group, String), Duration)>, round_trip: Duration, now: Instant) {
         self.0.retain(|_, again_at| now < *again_at);
-        let slow = read.into_iter().filter(|((group, _), took)| *group == Group::Streams && *took >= SLOW);
-        self.0.extend(slow.map(|(stream, _)| (stream, now + SLOW_INTERVAL)));
+        read.sort_by_key(|(_, took)| *took);
+        let mut before = round_trip;
+        for ((group, name), took) in read {
+            if group == Group::Streams && took.saturating_sub(before) >= SLOW {
+                self.0.insert((group, name), now + SLOW_INTERVAL);
+            }
+            before = before.max(took);
+        }
     }
 
     /// Returns the objects that may be read now.
@@ -204,7 +213,7 @@ impl Collector {
             let (pages, lists) = (slow.without(&pages, began), slow.without(&lists, began));
             let batch = turns.next(&pages, &lists, &ObjectNames::new(), MOST_READS);
             let took = self.read_details(&batch).await;
-            slow.note(batch.into_iter().zip(took).collect(), Instant::now());
+            slow.note(batch.into_iter().zip(took).collect(), self.longest_round_trip(), Instant::now());
             // A page of another object may be opened meanwhile.
             tokio::time::sleep_until(began + SHORTEST_INTERVAL).await;
             let _ = tokio::time::timeout_at(began + SHOWN_INTERVAL, self.is_object_new.notified()).await;
@@ -253,6 +262,13 @@ impl Collector {
             }
         });
         took
+    }
+
+    /// Returns the longest round trip of the last pings: that of the farthest node.
+    fn longest_round_trip(&self) -> Duration {
+        let snapshot = self.snapshot.borrow();
+        let nodes = snapshot.health.get().map_or(&[][..], |health| &health.nodes);
+        nodes.iter().filter_map(|node| node.round_trip).max().unwrap_or_default()
     }
 
     async fn detail(&self, group: Group, name: &str) -> Result<Detail, InspectError> {
@@ -324,13 +340,30 @@ mod tests {
         let queue = (Group::Queues, "slow".to_owned());
         let all = ObjectNames::from([slow.clone(), fast.clone(), queue.clone()]);
         let (mut streams, start) = (SlowStreams::default(), Instant::now());
-        let read = vec![(slow.clone(), SLOW), (fast.clone(), SLOW / 2), (queue.clone(), SLOW)];
-        streams.note(read, start);
+        let ms = Duration::from_millis;
+        let read = vec![(slow.clone(), SLOW + ms(1)), (fast.clone(), ms(1)), (queue.clone(), ms(1))];
+        streams.note(read, ms(1), start);
         let rest = start + SLOW_INTERVAL;
         assert_eq!(streams.without(&all, rest - Duration::from_millis(1)), ObjectNames::from([fast, queue]));
         assert_eq!(streams.without(&all, rest), all);
-        streams.note(Vec::new(), rest);
+        streams.note(Vec::new(), ms(1), rest);
         assert!(streams.0.is_empty());
+    }
+
+    #[test]
+    fn a_stream_is_not_slow_because_of_another_one_or_of_the_network() {
+        let stream = |name: &str| (Group::Streams, name.to_owned());
+        let slow_of = |read: &[(&str, Duration)], round_trip: Duration| {
+            let mut streams = SlowStreams::default();
+            streams.note(read.iter().map(|(name, took)| (stream(name), *took)).collect(), round_trip, Instant::now());
+            streams.0.into_keys().map(|(_, name)| name).collect::<Vec<_>>()
+        };
+        let ms = Duration::from_millis;
+        // The replies of one connection come in their order.
+        assert_eq!(slow_of(&[("b", ms(302)), ("slow", ms(301)), ("a", ms(1)), ("c", ms(303))], ms(1)), ["slow"]);
+        assert_eq!(slow_of(&[("slow", ms(300)), ("b", ms(301))], ms(1)), ["slow"]);
+        assert_eq!(slow_of(&[("a", ms(121)), ("b", ms(122))], ms(120)), Vec::<String>::new());
+        assert_eq!(slow_of(&[("a", ms(121)), ("slow", ms(230))], ms(120)), ["slow"]);
     }
 
     #[test]

@@ -13,7 +13,8 @@
 //! | locks on the screen, those of clients that left | bounded reads | 1 s, 50 commands or 2 locks |
 //! | search for objects of other lists | as for locks | at most 2 % of a node's time |
 //! | objects of those lists on the screen | bounded reads | 1 s, at most 12 objects |
-//! | checks | those of `redgrid doctor` that only read | on request, and 1 h for metrics |
+//! | checks | those of `redgrid doctor` that only read | on request |
+//! | checks for metrics | the same, without those that a reader may not do | 1 h |
 //!
 //! Data that no page needs is forgotten, so that no page shows old data as current.
 
@@ -241,7 +242,8 @@ impl Collector {
     fn forget(&self) {
         self.found.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.change(|snapshot| {
-            *snapshot = Snapshot { doctor: std::mem::take(&mut snapshot.doctor), ..Snapshot::default() };
+            let (doctor, checks) = (std::mem::take(&mut snapshot.doctor), std::mem::take(&mut snapshot.checks));
+            *snapshot = Snapshot { doctor, checks, ..Snapshot::default() };
         });
     }
 

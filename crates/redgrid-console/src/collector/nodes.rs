@@ -25,11 +25,11 @@ const INFO_INTERVAL: Duration = Duration::from_secs(10);
 /// How long `INFO` may take, with retries.
 const INFO_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Shortest time between the beginnings of two runs of the checks.
+/// Shortest time between the beginnings of two runs of the checks for pages.
 const DOCTOR_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How often the checks run while metrics are scraped, in milliseconds: 1 h.
-const SCRAPED_DOCTOR_MS: u64 = 3_600_000;
+/// How often the checks run while metrics are scraped, also if they fail: 1 h.
+const CHECKS_INTERVAL: Duration = Duration::from_secs(3_600);
 
 impl Collector {
     pub(super) async fn read_health(&self) {
@@ -82,38 +82,34 @@ impl Collector {
     pub(super) async fn run_doctor(&self) {
         let Some(requirements) = &self.requirements else { return std::future::pending().await };
         // The console changes nothing, so permissions that need a write are not checked.
-        let requirements = requirements.clone().read_only();
-        let mut last: Option<Instant> = None;
+        let for_page = requirements.clone().read_only();
+        // Nobody has asked for the checks for metrics, so no server may refuse a part of them.
+        let for_metrics = requirements.clone().for_reader();
+        let (mut last, mut last_for_metrics) = (None, None);
         loop {
             self.needed(Need::Doctor, |_| {}).await;
-            let is_allowed = last.is_none_or(|last| last.elapsed() >= DOCTOR_INTERVAL);
-            let is_wanted = is_allowed && self.is_doctor_wanted.swap(false, Ordering::Relaxed);
-            if is_wanted || self.is_doctor_due(last) {
+            if is_due(last, DOCTOR_INTERVAL) && self.is_doctor_wanted.swap(false, Ordering::Relaxed) {
                 last = Some(Instant::now());
                 self.change(|snapshot| snapshot.is_doctor_running = true);
-                let report = self.inspector.doctor(&requirements).await;
-                let now = now_ms();
+                let report = self.inspector.doctor(&for_page).await;
                 self.change(|snapshot| {
                     snapshot.is_doctor_running = false;
-                    match report {
-                        Ok(report) => snapshot.doctor.answered(report, now),
-                        Err(error) => snapshot.doctor.failed(error.to_string(), now),
-                    }
+                    snapshot.doctor.ended(report, now_ms());
                 });
+            }
+            if is_due(last_for_metrics, CHECKS_INTERVAL) && self.viewers().is_scraped(Instant::now()) {
+                last_for_metrics = Some(Instant::now());
+                let report = self.inspector.doctor(&for_metrics).await;
+                self.change(|snapshot| snapshot.checks.ended(report, now_ms()));
             }
             let _ = tokio::time::timeout(super::IDLE, self.came.notified()).await;
         }
     }
 }
 
-impl Collector {
-    /// Returns whether the metrics need the checks: they run once an hour, also if they fail.
-    fn is_doctor_due(&self, last: Option<Instant>) -> bool {
-        let an_hour_ago = |last: Instant| last.elapsed() >= Duration::from_millis(SCRAPED_DOCTOR_MS);
-        let read_at = self.snapshot.borrow().doctor.read_at();
-        let is_old = read_at.is_none_or(|at| now_ms().saturating_sub(at) >= SCRAPED_DOCTOR_MS);
-        is_old && last.is_none_or(an_hour_ago) && self.viewers().is_scraped(Instant::now())
-    }
+/// Returns whether checks that last began at this time may begin again.
+fn is_due(last: Option<Instant>, interval: Duration) -> bool {
+    last.is_none_or(|last| last.elapsed() >= interval)
 }
 
 /// Records the replies to `INFO`. Of a node that does not answer, the last reply stays, but not the

@@ -15,6 +15,10 @@ use crate::view::{View, row_id};
 /// Objects on a page.
 const PAGE: usize = 50;
 
+/// Objects that were read longer ago than this are shown with their age, in milliseconds. Slow
+/// streams are read each 10 s.
+const OLD_MS: u64 = 5_000;
+
 /// A row of a list.
 pub(super) struct Row<'a> {
     pub(super) name: &'a str,
@@ -74,7 +78,13 @@ pub(super) fn fill(
             Some((detail, _)) if **detail == Detail::Missing => continue,
             Some((detail, read_at)) => {
                 let (first, rest) = cells(&Row { name: object, kind: *kind, detail, read_at });
-                html! { tr id=(id) { th scope="row" { (first) } (rest) } }
+                let is_old = content.now.saturating_sub(read_at) > OLD_MS;
+                html! {
+                    tr id=(id) {
+                        th scope="row" { (first) @if is_old { " " span.hint { "read " (ago(read_at)) } } }
+                        (rest)
+                    }
+                }
             }
             None => html! {
                 tr id=(id) {

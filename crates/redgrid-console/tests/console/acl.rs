@@ -1,6 +1,6 @@
 //! A console with a user that has only the published permissions of a reader.
 
-use redgrid_console::{Access, Client, Console, FleetMetrics};
+use redgrid_console::{Access, Client, Config, Console, FleetMetrics};
 use redgrid_locks::Lock;
 use redgrid_reliable_queue::ReliableQueue;
 use redgrid_reliable_queue::codecs::Text;
@@ -66,7 +66,12 @@ async fn the_published_permissions_are_enough_for_metrics() {
 
     let reader = Client::connect(setup.server.url_for("reader", "secret")).await.expect("a client");
     let metrics = FleetMetrics::new(["mails"], ["printers"]).expect("few names");
-    let router = Console::new(&reader).access(|_| Access::Read).metrics(metrics).router();
+    // With its configuration, the console also checks the servers.
+    let config = Config::from_url(setup.server.url_for("reader", "secret")).expect("a URL");
+    let console = Console::new(&reader).access(|_| Access::Read).config(&config);
+    let router = console.metrics(metrics).router();
+    let checked = until_shown(&router, "/metrics", "redgrid_fleet_doctor_findings{level=\"warn\"} 0\n").await;
+    assert!(checked.contains("redgrid_fleet_doctor_findings{level=\"fail\"} 0\n"), "{checked}");
     let text = until_shown(&router, "/metrics", "redgrid_fleet_holders_gone").await;
     assert!(text.contains("{queue=\"mails\",state=\"ready\"} 1") && text.contains("oldest_seconds"), "{text}");
     assert!(text.contains("{semaphore=\"printers\",state=\"available\"} 1"), "{text}");

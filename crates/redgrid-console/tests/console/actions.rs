@@ -3,7 +3,7 @@
 use axum::Router;
 use axum::body::Body;
 use axum::http::StatusCode;
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, LOCATION, ORIGIN};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, LOCATION, ORIGIN, SET_COOKIE};
 use redgrid_console::{Access, Client, Console};
 use redgrid_locks::{Lock, LockGuard};
 use redgrid_reliable_queue::ReliableQueue;
@@ -258,6 +258,35 @@ async fn the_token_permits_actions_to_a_request_that_the_closure_lets_only_read(
     assert!(!setup.exists(b"a").await);
     let events = get(&router, "/events").await.text;
     assert!(events.contains("the access token"), "{events}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_may_read_cannot_guess_the_token() {
+    let setup = Setup::start().await;
+    setup.observer.cmd(&["SET", "a", "1"]).await.expect("an answer");
+    let token = redgrid_console::AccessToken::new(TOKEN).expect("a token");
+    let router = Console::new(&setup.client).access(|_| Access::Read).token(token).operate().router();
+    let form = "do=delete&object=a&typed=a&reason=test";
+    for nth in 0..5 {
+        let guess = format!("Bearer guess{nth}guess{nth}guess");
+        let answer = post_with(&router, form, &[("authorization", guess.as_str())]).await;
+        assert_eq!(answer.status, StatusCode::NOT_FOUND, "{}", answer.text);
+    }
+    let bearer = format!("Bearer {TOKEN}");
+    let right = post_with(&router, form, &[("authorization", bearer.as_str())]).await;
+    assert_eq!(right.status, StatusCode::NOT_FOUND, "as the wrong ones: {}", right.text);
+    assert!(setup.exists(b"a").await);
+    let page = request("GET", "/overview").header(AUTHORIZATION, bearer.as_str());
+    let page = send(&router, page.body(Body::empty()).expect("a request")).await;
+    assert_eq!(page.status, StatusCode::OK, "it may read");
+
+    // Who logs in may act.
+    let login = request("POST", "/login").header(CONTENT_TYPE, "application/x-www-form-urlencoded");
+    let login = send(&router, login.body(Body::from(format!("token={TOKEN}"))).expect("a request")).await;
+    let cookie = login.headers[SET_COOKIE].to_str().expect("text").split(';').next().expect("a cookie").to_owned();
+    let done = post_with(&router, form, &[(COOKIE.as_str(), cookie.as_str())]).await;
+    assert_eq!(done.status, StatusCode::OK, "{}", done.text);
+    assert!(!setup.exists(b"a").await);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -68,6 +68,29 @@ async fn a_scrape_has_the_nodes_the_clients_the_locks_and_the_listed_objects() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_total_of_dead_letters_never_falls() {
+    let setup = Setup::start().await;
+    let queue: ReliableQueue<String, Text> = ReliableQueue::new(&setup.client, "mails");
+    queue.push("a").await.expect("it is pushed");
+    let metrics = FleetMetrics::new(["mails"], [""; 0]).expect("few names");
+    let router = Console::new(&setup.client).access(|_| Access::Read).metrics(metrics).router();
+    let total = |count: u64| format!("redgrid_fleet_queue_dead_total{{queue=\"mails\"}} {count}\n");
+    let set = async |pushed: &str, dead: &str| {
+        let totals = ["HSET", "redgrid_reliable_queue:{mails}", "count_pushed", pushed, "count_dead", dead];
+        setup.observer.cmd(&totals).await.expect("an answer");
+    };
+    set("5000", "1000").await;
+    until_shown(&router, "/metrics", &total(1_000)).await;
+    // As a replica answers that lacks the last writes, beside a queue that shows when it is read.
+    set("4990", "999").await;
+    queue.push("b").await.expect("it is pushed");
+    let text = until_shown(&router, "/metrics", "{queue=\"mails\",state=\"ready\"} 2").await;
+    assert!(text.contains(&total(1_000)), "{text}");
+    set("5002", "1001").await;
+    until_shown(&router, "/metrics", &total(1_001)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn metrics_need_the_option_and_the_same_access_as_pages() {
     let setup = Setup::start().await;
     assert_eq!(get(&setup.console(), "/metrics").await.status, StatusCode::NOT_FOUND);
@@ -98,7 +121,7 @@ async fn a_dead_server_is_down_and_the_scrape_still_answers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_settings_are_checked_for_the_metrics_without_an_open_page() {
+async fn the_servers_are_checked_for_the_metrics_without_an_open_page() {
     let setup = Setup::start().await;
     let config = Config::from_url(setup.server.url()).expect("a URL");
     let console = Console::new(&setup.client).access(|_| Access::Read).config(&config);

@@ -79,6 +79,12 @@ pub(crate) fn renewal_lag(lease: Duration, deadline: Instant, now: Instant) -> D
     now.since(deadline - lease.saturating_sub(margin(lease)) + lease / 3)
 }
 
+/// Returns whether a renewal is overdue at `now`: it was due a response timeout ago, or a sixth of
+/// the lease if that is shorter. `deadline` is the deadline before that renewal.
+pub(crate) fn is_overdue(lease: Duration, deadline: Instant, now: Instant, response_timeout: Duration) -> bool {
+    renewal_lag(lease, deadline, now) >= response_timeout.min(lease / 6)
+}
+
 /// The shortest time between two renewals or verifications, even near the end of the lease.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(20);
 

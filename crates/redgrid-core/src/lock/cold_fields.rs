@@ -62,6 +62,11 @@ impl ServerLease {
         }
     }
 
+    /// Returns the time until which a retransmission of the acquire can execute.
+    pub(super) fn retransmission_ends(&self) -> Option<Instant> {
+        self.inner().cold.as_ref()?.retransmission.map(|(until, _)| until)
+    }
+
     /// Stops hand-over and sharing. The table must be locked.
     pub(super) fn seal(&self) {
         self.sealed.store(true, Ordering::Release);

@@ -37,6 +37,8 @@ pub(crate) struct ServerLease {
     pub(super) sealed: AtomicBool,
     /// Set when the server lease was lost or released, or is no longer valid locally.
     over: AtomicBool,
+    /// Whether a renewal has been counted as overdue since the last confirmation.
+    pub(super) is_overdue: AtomicBool,
     /// Whether the current owner's lease is renewed; `renewed_until` says until when.
     renewed: AtomicBool,
     pub(super) renewed_until: AtomicU64,
@@ -92,6 +94,7 @@ impl ServerLease {
             clock,
             sealed: AtomicBool::new(false),
             over: AtomicBool::new(false),
+            is_overdue: AtomicBool::new(false),
             renewed: AtomicBool::new(false),
             renewed_until: AtomicU64::new(0),
             token: granted.token,
@@ -126,11 +129,6 @@ impl ServerLease {
     pub(super) fn lease_ends(&self) -> Instant {
         let ends = self.deadline() + margin(self.lease());
         self.inner().cold.as_ref().map_or(ends, |cold| ends.max(cold.server_lease_upper_bound))
-    }
-
-    /// Returns the time until which a retransmission of the acquire can execute.
-    pub(super) fn retransmission_ends(&self) -> Option<Instant> {
-        self.inner().cold.as_ref()?.retransmission.map(|(until, _)| until)
     }
 
     /// Returns the lease that renewals request.

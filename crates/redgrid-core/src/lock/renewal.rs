@@ -20,7 +20,7 @@ use super::release::Release;
 use super::table::{Answers, State, Table, send};
 use crate::clock::Instant;
 use crate::config::Durability;
-use crate::lease::{renewal_lag, retry_pause, with_margin};
+use crate::lease::{is_overdue, renewal_lag, retry_pause, with_margin};
 use crate::observe::count;
 
 /// Largest number of keys that one script renews. Such a script keeps the server busy for about
@@ -268,6 +268,7 @@ impl Table {
                 if !lease.is_zero() {
                     count::renewed(server_lease.labels(), renewal_lag(lease, server_lease.deadline(), now));
                     server_lease.confirmed(sent, lease, durability);
+                    server_lease.is_overdue.store(false, Ordering::Relaxed);
                 }
                 state.schedule.reschedule(server_lease.id, self.next_check(server_lease, sent, now));
             }
@@ -283,7 +284,17 @@ impl Table {
 
     /// Counts a failed renewal, and schedules the next one.
     fn try_again(&self, state: &mut State, server_leases: &[Arc<ServerLease>]) {
-        server_leases.iter().for_each(|server_lease| count::renewal_failed(server_lease.labels()));
+        let (now, response_timeout) = (self.now(), self.core.settings.response_timeout);
+        for server_lease in server_leases {
+            count::renewal_failed(server_lease.labels());
+            let is_needed = !server_lease.is_over() && server_lease.is_renewed_at(now);
+            if is_needed
+                && is_overdue(server_lease.lease(), server_lease.deadline(), now, response_timeout)
+                && !server_lease.is_overdue.swap(true, Ordering::Relaxed)
+            {
+                count::renewal_overdue(server_lease.labels());
+            }
+        }
         self.renew_soon(state, server_leases);
     }
 

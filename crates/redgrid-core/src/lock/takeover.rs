@@ -26,8 +26,8 @@ pub enum TakeoverFrom {
     Anybody,
     /// From all holders. A free lock is not acquired.
     Holders,
-    /// From all holders, but only if one of them has this holder field. If the kind allows only one
-    /// holder, it must also be the only one. Otherwise nothing is changed.
+    /// From the holder with this holder field. If the kind allows only one holder, it must also be
+    /// the only one. Otherwise nothing is changed. Other holders, such as readers, keep the lock.
     Holder(Bytes),
 }
 
@@ -204,7 +204,11 @@ impl Table {
     /// grant's token.
     fn invalidate_local(self: &Arc<Self>, takeover: &TakeoverRequest, granted: &GrantReply) {
         let mut state = self.state();
-        let all = state.all_of(takeover.kind, &takeover.target);
+        let all = match takeover.from {
+            // The reads of a writer stay.
+            TakeoverFrom::Holder(_) => state.grants_of(takeover.kind.name(), &takeover.target).collect(),
+            _ => state.all_of(takeover.kind, &takeover.target),
+        };
         let former: Vec<_> = all.iter().filter_map(|key| state.locks.get(key)?.server_lease.clone()).collect();
         for former in former.into_iter().filter(|former| former.token < granted.token) {
             self.mark_lost(&mut state, &former, LostReason::Forced);

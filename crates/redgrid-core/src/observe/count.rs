@@ -106,6 +106,11 @@ pub(crate) fn renewal_failed(of: Labels) {
     add(&table::RENEWALS_FAILED, [of.kind, of.family]);
 }
 
+/// Records that a renewal of a hold is overdue. Call it once until the renewal is confirmed.
+pub(crate) fn renewal_overdue(of: Labels) {
+    add(&table::RENEWALS_OVERDUE, [of.kind, of.family]);
+}
+
 /// Records that a renewal was confirmed `lag` after it was due.
 pub(crate) fn renewed(of: Labels, lag: Duration) {
     record(&table::RENEWAL_LAG, [of.kind, of.family], lag);

@@ -43,6 +43,8 @@ metrics! {
         "locks that this process took or freed by force";
     RENEWALS_FAILED Counter "redgrid_renewals_failed_total" ["kind", "family"]
         "renewals of a hold that were not confirmed and are tried again";
+    RENEWALS_OVERDUE Counter "redgrid_renewals_overdue_total" ["kind", "family"]
+        "holds whose renewal was not confirmed in time; counted once until it is confirmed";
     RENEWAL_LAG Histogram "redgrid_renewal_lag_seconds" ["kind", "family"]
         "from the time at which a renewal was due to its confirmation";
     LOCAL_HANDOVERS Counter "redgrid_local_handovers_total" ["kind", "family"]
@@ -143,7 +145,7 @@ pub mod fleet {
         SEMAPHORE_PERMITS Gauge "redgrid_fleet_semaphore_permits" ["semaphore", "state"] ["available", "leased"]
             "permits of a semaphore";
         DOCTOR_FINDINGS Gauge "redgrid_fleet_doctor_findings" ["level"] ["warn", "fail"]
-            "findings of the last checks on the page Doctor, which run once an hour";
+            "findings of the hourly checks, which leave out what a reader may not read";
         SWEEP_AGE Gauge "redgrid_fleet_sweep_age_seconds" []
             "time since the last complete search for locks ended; if there was none, since the console started";
         SCRAPE_SECONDS Gauge "redgrid_fleet_scrape_seconds" []

@@ -79,7 +79,10 @@ impl LeaseConfirmation {
                     lease.count_renewal();
                     lease.confirm(*until, self.sent);
                 }
-                Err(_) => state.retry_renewal(lease, semaphore.clock().now()),
+                Err(_) => {
+                    semaphore.count_failed_renewal(lease);
+                    state.retry_renewal(lease, semaphore.clock().now());
+                }
             }
         }
         let Some(Extension { leases, result_sender, .. }) = self.extension else { return };

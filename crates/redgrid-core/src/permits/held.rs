@@ -1,10 +1,15 @@
 //! Counts held permits for metrics. A guard of several permits counts several times.
 
+use std::pin::pin;
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use super::exchange::LeaseCheck;
+use super::local_semaphore::LocalSemaphore;
 use super::permit_set::PermitLease;
 use crate::clock::Instant;
-use crate::lease::renewal_lag;
+use crate::lease::{is_overdue, renewal_lag};
 use crate::lock::LostReason;
 use crate::observe::count::{self, Labels};
 
@@ -41,11 +46,14 @@ impl PermitLease {
         }
     }
 
-    /// Counts a failed renewal. Checks of fixed leases, and renewals of permits without a guard, do
-    /// not count.
-    pub(super) fn count_failed_renewal(&self) {
-        if let Some(labels) = self.renewed_labels() {
-            count::renewal_failed(labels);
+    /// Counts a failed renewal, and whether it is overdue. Checks of fixed leases, and renewals of
+    /// permits without a guard, do not count.
+    fn count_failed_renewal(&self, response_timeout: Duration) {
+        let Some(labels) = self.renewed_labels() else { return };
+        count::renewal_failed(labels);
+        let is_overdue = is_overdue(self.mode.duration(), self.deadline(), self.clock.now(), response_timeout);
+        if is_overdue && !self.is_overdue.swap(true, Ordering::Relaxed) {
+            count::renewal_overdue(labels);
         }
     }
 
@@ -55,10 +63,45 @@ impl PermitLease {
             let lag = renewal_lag(self.mode.duration(), self.deadline(), self.clock.now());
             count::renewed(labels, lag);
         }
+        self.is_overdue.store(false, Ordering::Relaxed);
     }
 
     fn renewed_labels(&self) -> Option<Labels> {
         let held = *self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.filter(|_| self.is_renewed()).map(|held| held.labels)
+    }
+}
+
+impl LocalSemaphore {
+    /// Counts a failed renewal of a lease.
+    pub(super) fn count_failed_renewal(&self, lease: &PermitLease) {
+        lease.count_failed_renewal(self.core.settings.response_timeout);
+    }
+
+    /// Waits for the reply to an exchange that was sent at `sent`. At each response timeout without
+    /// it, counts the renewals of the exchange as failed: it is sent again for longer than most
+    /// leases last. Also returns whether they were counted.
+    pub(super) async fn count_unanswered<T>(
+        &self,
+        checks: &[LeaseCheck],
+        sent: Instant,
+        reply: impl Future<Output = T>,
+    ) -> (T, bool) {
+        if checks.is_empty() {
+            return (reply.await, false);
+        }
+        let mut reply = pin!(reply);
+        let (mut due, mut has_counted) = (sent + self.core.settings.response_timeout, false);
+        loop {
+            tokio::select! {
+                biased;
+                reply = &mut reply => return (reply, has_counted),
+                () = self.clock().sleep_until(due) => {
+                    checks.iter().for_each(|check| self.count_failed_renewal(&check.lease));
+                    has_counted = true;
+                    due = due + self.core.settings.response_timeout;
+                }
+            }
+        }
     }
 }

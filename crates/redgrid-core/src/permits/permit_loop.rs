@@ -150,6 +150,7 @@ impl LocalSemaphore {
         // executed. So leases count from before the first transmission.
         let sent = self.clock().now();
         let sending = exactly_once::send_until_answered(&self.core, &request, &exchange.progress);
+        let sending = self.count_unanswered(&exchange.checks, sent, sending);
         // The exchange publishes a message that may arrive before the reply, so messages are
         // counted from here on.
         let own = self.core.subscriptions.own_subscription(&self.keys.channel);
@@ -158,17 +159,22 @@ impl LocalSemaphore {
         let channel = (&self.keys.channel, &self.keys.key);
         let counting =
             if exchange.ends_window { self.core.subscriptions.replica_subscribers(&[channel]) } else { None };
-        let ((reply, outcome), replica_subscribers) = match counting {
+        let (((reply, outcome), are_counted), replica_subscribers) = match counting {
             None => (sending.await, None),
             Some(counting) => {
-                let (reply_and_outcome, counts) = join(sending, counting).await;
-                (reply_and_outcome, counts.first().copied())
+                let (answered, counts) = join(sending, counting).await;
+                (answered, counts.first().copied())
             }
         };
         let own = own.counted_until(self.core.subscriptions.own_subscription(&self.keys.channel));
         match reply.and_then(ExchangeReply::parse) {
             Ok(reply) => self.apply_reply(exchange, reply, (sent, &Arc::new(outcome)), (own, replica_subscribers)),
-            Err(error) => self.apply_error(exchange, error),
+            Err(error) => {
+                if !are_counted {
+                    exchange.checks.iter().for_each(|check| self.count_failed_renewal(&check.lease));
+                }
+                self.apply_error(exchange, error);
+            }
         }
     }
 

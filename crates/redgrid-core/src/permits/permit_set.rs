@@ -2,7 +2,7 @@
 //! any.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -68,6 +68,8 @@ pub(super) struct PermitLease {
     pub(super) clock: Clock,
     /// Set while a guard holds the permit, for metrics.
     pub(super) held: Mutex<Option<Held>>,
+    /// Whether a renewal has been counted as overdue since the last confirmation.
+    pub(super) is_overdue: AtomicBool,
     /// The instant until which the lease is valid locally.
     deadline: Deadline,
     /// The send time of the last request that may shorten the lease, in nanoseconds. Replies to
@@ -105,8 +107,8 @@ impl PermitLease {
     ) -> Arc<Self> {
         let deadline = Deadline::new(deadline(sent, server_lease(mode)));
         let (set_at, lost, owner) = (AtomicU64::default(), OnceLock::new(), Mutex::new(Owner { since: sent, label }));
-        let held = Mutex::default();
-        Arc::new(PermitLease { id, mode, durability, clock, held, deadline, set_at, lost, owner })
+        let (held, is_overdue) = (Mutex::default(), AtomicBool::new(false));
+        Arc::new(PermitLease { id, mode, durability, clock, held, is_overdue, deadline, set_at, lost, owner })
     }
 
     /// Records that the permit has been held by a new guard since `since`.

@@ -139,7 +139,6 @@ impl SemaphoreState {
 
     /// Schedules another attempt after a failed renewal or check of a lease.
     pub(super) fn retry_renewal(&mut self, lease: &PermitLease, now: Instant) {
-        lease.count_failed_renewal();
         self.leases.reschedule(lease.id, now + retry_pause(lease.mode.duration()));
     }
 

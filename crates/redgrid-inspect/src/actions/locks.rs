@@ -1,6 +1,7 @@
 //! Taking a lock away from one holder.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::Client;
@@ -16,6 +17,10 @@ use crate::lock::{LockKind, LockView};
 
 /// The most holders that the record and a refusal name.
 const MAX_NAMED: usize = 5;
+
+/// The pauses before a waiter is woken again, in all 15 s. A takeover that is not released ends
+/// after 5 s. After an unanswered request it may have begun some seconds later.
+const WAKE_PAUSES: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(9)];
 
 impl Actions {
     /// Takes a lock of any kind away from one holder: a plain, fair or fenced lock, the lock of a
@@ -77,17 +82,40 @@ async fn force(client: &Client, view: &LockView, holder: &LockHolder) -> Result<
         LockKind::ReadWrite => RwLock::new(client, name).force_release_field(holder.field()).await,
         LockKind::Fair => FairLock::new(client, name).force_release_if(holder).await,
         LockKind::Election => Election::new(client, name).depose_if(holder).await,
-        _ if view.token.is_some() => FencedLock::new(client, name).force_release_if(holder).await,
         _ => {
-            let freed = Lock::new(client, name).force_release_if(holder).await;
-            if let Ok(ForcedRelease::Done) = freed {
-                // A fair lock without waiters looks like a plain one. If some have come since, they
-                // are woken; after an error they notice at their next poll that the lock is free.
-                let _ = FairLock::new(client, name).wake_next().await;
+            let freed = match view.token {
+                Some(_) => FencedLock::new(client, name).force_release_if(holder).await,
+                None => Lock::new(client, name).force_release_if(holder).await,
+            };
+            let may_be_freed = match &freed {
+                Ok(freed) => freed.is_done(),
+                Err(error) => error.is_unknown(),
+            };
+            if may_be_freed {
+                wake_next(FairLock::new(client, name)).await;
             }
             freed
         }
     }
+}
+
+/// Wakes the first waiter of a lock that was freed as a plain or fenced one. A fair lock looks like
+/// that if nobody waited when it was read, whatever keys an earlier use of the name has left.
+///
+/// If the takeover could not be released yet, the lock is still held. So without a waiter that was
+/// woken, this is tried again in the background.
+async fn wake_next(lock: FairLock) {
+    if let Ok(true) = lock.wake_next().await {
+        return;
+    }
+    tokio::spawn(async move {
+        for pause in WAKE_PAUSES {
+            tokio::time::sleep(pause).await;
+            if let Ok(true) = lock.wake_next().await {
+                return;
+            }
+        }
+    });
 }
 
 /// Names the holders that have the lock now.

@@ -76,7 +76,7 @@ impl Actions {
 
     async fn subject(&self, action: &'static str, object: &[u8], target: String) -> Result<Subject, ActionError> {
         if is_record(object) {
-            return Err(ActionError::IsRecord { name: AUDIT_STREAM });
+            return Err(ActionError::IsRecord { name: String::from_utf8_lossy(object).into_owned() });
         }
         let view = self.inspector.object(object).await?;
         if view.as_ref().is_some_and(|view| view.kind.is_lock()) {

@@ -143,7 +143,7 @@ pub enum ActionError {
     #[error("cannot change `{name}` by an action: it is the record of actions")]
     IsRecord {
         /// The name of the record.
-        name: &'static str,
+        name: String,
     },
     /// The record could not be written, so the action was refused.
     ///

@@ -59,7 +59,8 @@ pub(super) struct Node {
     /// The user of the connection to this node, which has the permissions below; `None` if the
     /// server does not report it.
     pub(super) user: Option<String>,
-    pub(super) permissions: Permissions,
+    /// `None` if they were not checked.
+    pub(super) permissions: Option<Permissions>,
     /// The fields of `CLUSTER INFO`; empty outside a cluster.
     pub(super) cluster: HashMap<String, String>,
 }
@@ -122,7 +123,7 @@ impl Node {
         let mut node = Node { address: NodeAddress(address.to_string()), ..Node::default() };
         match connect(address, &requirements.config).await {
             Ok(client) => {
-                node.look(&client, requirements.is_read_only).await;
+                node.look(&client, requirements).await;
                 // This client holds no lock, so a failed shutdown has no effect.
                 let _ = client.shutdown(READY_TIMEOUT).await;
             }
@@ -131,18 +132,21 @@ impl Node {
         node
     }
 
-    async fn look(&mut self, client: &Client, is_read_only: bool) {
+    async fn look(&mut self, client: &Client, requirements: &Requirements) {
         self.info = fields(&text(client, &["INFO"]).await.unwrap_or_default());
+        self.without_resp3 = client.health().await.nodes.into_iter().find_map(|node| node.without_resp3);
+        self.clock = clock(client).await;
+        if requirements.is_for_reader {
+            return;
+        }
         let settings_replies = join_all(SETTINGS.map(async |name| {
             let answer: HashMap<String, String> = command(client, &["CONFIG", "GET", name]).query().await?;
             Ok::<_, ServerError>(answer)
         }));
         let answers: Result<Vec<_>, _> = settings_replies.await.into_iter().collect();
         self.settings = answers.ok().map(|answers| answers.into_iter().flatten().collect());
-        self.without_resp3 = client.health().await.nodes.into_iter().find_map(|node| node.without_resp3);
-        self.clock = clock(client).await;
         self.user = text(client, &["ACL", "WHOAMI"]).await;
-        self.permissions = Permissions::of(client, is_read_only).await;
+        self.permissions = Some(Permissions::of(client, requirements.is_read_only).await);
         if self.info.get("cluster_enabled").is_some_and(|on| on == "1") {
             self.cluster = fields(&text(client, &["CLUSTER", "INFO"]).await.unwrap_or_default());
         }
@@ -159,10 +163,14 @@ impl Facts {
             Servers::MasterSlave(servers) => [vec![servers.primary.clone()], servers.replicas.clone()].concat(),
             Servers::Replicated(servers) => servers.nodes.clone(),
             Servers::Sentinel(configured) => {
-                let report = Sentinels::query(client, configured).await;
+                let report = Sentinels::query(client, configured, requirements.is_for_reader).await;
                 let known = report.nodes.clone();
                 sentinels = Some(report);
-                if known.is_empty() { own_address(client).await.into_iter().collect() } else { known }
+                if known.is_empty() && !requirements.is_for_reader {
+                    own_address(client).await.into_iter().collect()
+                } else {
+                    known
+                }
             }
             Servers::Cluster(cluster) => match slots(client).await {
                 Ok(nodes) => nodes,

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use redgrid_core::Config;
 use redgrid_core::config::Durability;
+
+use super::Requirements;
 
 /// The requirements of the configuration on the servers.
 #[derive(Debug, Clone, Copy)]
@@ -11,11 +12,13 @@ pub(super) struct Limits {
     pub(super) lease: Duration,
     pub(super) ping_interval: Duration,
     pub(super) durability: Durability,
+    /// Whether facts that a reader may not read were left out.
+    pub(super) is_for_reader: bool,
 }
 
 impl Limits {
-    pub(super) fn of(config: &Config) -> Self {
-        let settings = config.explain();
+    pub(super) fn of(requirements: &Requirements) -> Self {
+        let settings = requirements.config.explain();
         let value = |name: &str| settings.iter().find(|one| one.name == name).and_then(|one| one.value.clone());
         let time = |name: &str| value(name).and_then(|value| humantime::parse_duration(&value).ok());
         let lease = time("watchdog_lease").unwrap_or(Duration::from_secs(30));
@@ -27,6 +30,6 @@ impl Limits {
             Some("replicas") => Durability::Replicas { at_least, timeout },
             _ => Durability::Primary,
         };
-        Limits { lease, ping_interval, durability }
+        Limits { lease, ping_interval, durability, is_for_reader: requirements.is_for_reader }
     }
 }

@@ -23,6 +23,7 @@ use limits::Limits;
 pub struct Requirements {
     config: Config,
     is_read_only: bool,
+    is_for_reader: bool,
 }
 
 impl Requirements {
@@ -30,7 +31,7 @@ impl Requirements {
     ///
     /// Its addresses, credentials and encryption are used to connect to each server.
     pub fn of(config: &Config) -> Self {
-        Requirements { config: config.clone(), is_read_only: false }
+        Requirements { config: config.clone(), is_read_only: false, is_for_reader: false }
     }
 
     /// Leaves out the check of the permissions inside scripts, which writes two keys and deletes
@@ -38,6 +39,18 @@ impl Requirements {
     pub fn read_only(mut self) -> Self {
         self.is_read_only = true;
         self
+    }
+
+    /// Leaves out all that a user with the published permissions of a reader
+    /// (docs/operating/acl.md) may not read: the settings of the servers, permissions, `CLUSTER
+    /// INFO`, and the quorum of sentinels. No server then refuses a request of such a user, which
+    /// it would record in its ACL log.
+    ///
+    /// What remains: versions, replicas and their links, clocks, and servers that are not reached.
+    /// Nothing is written.
+    pub fn for_reader(mut self) -> Self {
+        self.is_for_reader = true;
+        self.read_only()
     }
 }
 
@@ -58,7 +71,7 @@ pub struct DoctorReport {
 /// Runs all checks.
 pub(crate) async fn run(client: &Client, requirements: &Requirements) -> Result<DoctorReport, InspectError> {
     let facts = Facts::gather(client, requirements).await?;
-    let limits = Limits::of(&requirements.config);
+    let limits = Limits::of(requirements);
     let mut findings = topology::check(&facts, &limits);
     findings.extend(sentinels::check(&facts));
     findings.extend(clocks::check(&facts, &limits));

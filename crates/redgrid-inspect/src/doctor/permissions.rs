@@ -78,6 +78,7 @@ pub(super) fn check(node: &Node, facts: &Facts, limits: &Limits) -> Option<Findi
     if node.unreachable.is_some() {
         return None;
     }
+    let permissions = node.permissions.as_ref()?;
     let user = node.user.as_deref().unwrap_or("the user");
     let clustered = facts.topology == "cluster";
     let wanted = |label: &str| match label {
@@ -87,10 +88,10 @@ pub(super) fn check(node: &Node, facts: &Facts, limits: &Limits) -> Option<Findi
         label if IN_A_CLUSTER.contains(&label) => clustered,
         _ => true,
     };
-    let denied: Vec<&str> = node.permissions.denied.iter().map(String::as_str).filter(|label| wanted(label)).collect();
+    let denied: Vec<&str> = permissions.denied.iter().map(String::as_str).filter(|label| wanted(label)).collect();
     let fatal =
         |label: &&str| NEEDED.contains(label) || *label == "cluster|slots" || matches!(*label, "wait" | "waitaof");
-    let finding = if denied.is_empty() && node.permissions.is_without_scripts {
+    let finding = if denied.is_empty() && permissions.is_without_scripts {
         let rest = "those of commands in scripts are not checked here, because that would write; use `redgrid doctor`";
         Finding::ok(CHECK, format!("{user} has the permissions that locks need outside of scripts; {rest}"))
     } else if denied.is_empty() {

@@ -34,12 +34,14 @@ pub(super) struct Sentinels {
 impl Sentinels {
     /// Asks the configured sentinels on the client's connections, which have the login and the
     /// encryption.
-    pub(super) async fn query(client: &Client, named: &Sentinel) -> Self {
+    ///
+    /// For a reader, they are not asked whether there is a quorum.
+    pub(super) async fn query(client: &Client, named: &Sentinel, is_for_reader: bool) -> Self {
         let mut report = Sentinels::default();
         for address in &named.sentinels {
             let known = client.sentinels().into_iter().find(|known| *known.id().0 == *address.to_string());
             let result = match known {
-                Some(sentinel) => report.query_one(&sentinel, &named.master_name).await,
+                Some(sentinel) => report.query_one(&sentinel, &named.master_name, is_for_reader).await,
                 None => Err(ServerError::NotSent { reason: "the other sentinels no longer list it".into() }),
             };
             if let Err(error) = result {
@@ -53,7 +55,12 @@ impl Sentinels {
         report
     }
 
-    async fn query_one(&mut self, sentinel: &Arc<dyn Server>, name: &str) -> Result<(), ServerError> {
+    async fn query_one(
+        &mut self,
+        sentinel: &Arc<dyn Server>,
+        name: &str,
+        is_for_reader: bool,
+    ) -> Result<(), ServerError> {
         // If no connection is established in time, the error of the next request contains the
         // reason.
         let _ = tokio::time::timeout(READY_TIMEOUT, sentinel.connection_id().wait_for(Option::is_some)).await;
@@ -72,7 +79,9 @@ impl Sentinels {
         self.count = number("num-other-sentinels") + 1;
         self.quorum = number("quorum");
         self.nodes = std::iter::once(&primary).chain(&replicas).filter_map(place).collect();
-        self.judge(sentinel_command::<String>(&**sentinel, "CKQUORUM", name).await);
+        if !is_for_reader {
+            self.judge(sentinel_command::<String>(&**sentinel, "CKQUORUM", name).await);
+        }
         Ok(())
     }
 

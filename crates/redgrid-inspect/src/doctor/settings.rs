@@ -21,13 +21,13 @@ pub(super) fn check(node: &Node, limits: &Limits) -> Vec<Finding> {
             format!("{why}; set protocol to resp2, so that new connections do not try RESP3 first"),
         )
     }));
-    if node.settings.is_none() {
+    if node.settings.is_some() {
+        findings.extend([memory(node), persistence(node, limits), notifications(node), scripts(node)]);
+        findings.extend(connections(node, limits));
+    } else if !limits.is_for_reader {
         let message = "this user may not run CONFIG GET: persistence, memory, replicas and timeouts were not checked; run this \
                     as an administrator";
         findings.push(Finding::warn("settings", message));
-    } else {
-        findings.extend([memory(node), persistence(node, limits), notifications(node), scripts(node)]);
-        findings.extend(connections(node, limits));
     }
     findings.into_iter().map(|finding| finding.at(&node.address)).collect()
 }
@@ -162,6 +162,7 @@ mod tests {
         lease: Duration::from_secs(30),
         ping_interval: Duration::from_secs(10),
         durability: Durability::Primary,
+        is_for_reader: false,
     };
 
     fn with(settings: &[(&str, &str)]) -> Node {

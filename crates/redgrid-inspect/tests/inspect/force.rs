@@ -2,31 +2,30 @@
 
 use std::time::Duration;
 
-use redgrid_core::author::ClientExt as _;
-use redgrid_core::{ChannelSelector, PubSubEvent};
 use redgrid_inspect::{AUDIT_STREAM, ActionError, ActionOutcome, Actions, Client, Inspector, LockKind, Refusal};
 use redgrid_locks::{Election, FairLock, FencedLock, Lock, LostReason, RwLock};
 use redgrid_testkit::{Action, Cluster, Proxy, wait_until};
 
 use crate::actions::{actions, reason, recorded};
-use crate::support::{JAVA, ONE, SOON, client, hold, inspector, observer, send, server};
+use crate::support::{ONE, SOON, client, hold, inspector, observer, send, server};
 
 /// Hand-overs for each of [`NAMES`] locks: 1,000 in all.
 const ROUNDS: u64 = 25;
 const NAMES: usize = 40;
 
-async fn lost(lost: impl Future<Output = LostReason>) {
+pub(crate) async fn lost(lost: impl Future<Output = LostReason>) {
     tokio::time::timeout(SOON, lost).await.expect("the holder is notified");
 }
 
 /// Returns the field of the only holder.
-async fn field(inspector: &Inspector, name: &str) -> String {
+pub(crate) async fn field(inspector: &Inspector, name: &str) -> String {
     let view = inspector.lock(name).await.expect("an answer");
     assert_eq!(view.holders.len(), 1, "{view:?}");
     view.holders[0].field()
 }
 
-async fn outcome(actions: &Actions, name: &str, field: &str) -> ActionOutcome {
+/// Takes a lock away, and returns the outcome.
+pub(crate) async fn outcome(actions: &Actions, name: &str, field: &str) -> ActionOutcome {
     actions.force_release(name, field, &reason()).await.expect("it is begun").outcome
 }
 
@@ -127,71 +126,6 @@ async fn a_lock_of_each_kind_is_taken_from_the_given_holder_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_reader_of_several_loses_its_hold() {
-    let server = server().await;
-    let actions = actions(&server.url()).await;
-    let (one, two) = (client(&server.url()).await, client(&server.url()).await);
-    let mine = RwLock::new(&one, "prices").read().await.expect("it is free");
-    let theirs = RwLock::new(&two, "prices").read().await.expect("it is free");
-    let view = actions.inspector().lock("prices").await.expect("an answer");
-    let seen = view.holders.iter().find(|holder| holder.client == one.id()).expect("a reader").field();
-    assert_eq!(outcome(&actions, "prices", &seen).await, ActionOutcome::Done { count: 1 });
-    lost(mine.lost()).await;
-    let left = field(actions.inspector(), "prices").await;
-    let passed = Refusal::HeldByAnother { holders: vec![left.clone()] };
-    assert_eq!(outcome(&actions, "prices", &seen).await, ActionOutcome::Refused(passed.clone()));
-    // A reader is not a writer.
-    assert_eq!(outcome(&actions, "prices", &format!("{left}:write")).await, ActionOutcome::Refused(passed));
-    assert!(theirs.is_held());
-    theirs.release().await.expect("it was held");
-    let record = actions.inspector().recorded_actions().await.expect("the record");
-    assert!(record.iter().all(|action| action.action == "force a lock" && action.outcome.is_some()), "{record:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_writes_loses_only_its_read() {
-    let server = server().await;
-    let observer = observer(&server).await;
-    let actions = actions(&server.url()).await;
-    // A thread of Redisson that writes and reads.
-    let (reader, writer) = (format!("{ONE}:1"), format!("{ONE}:1:write"));
-    send(&observer, &["HSET", "prices", "mode", "write", &writer, "1", &reader, "1"]).await;
-    send(&observer, &["PEXPIRE", "prices", "60000"]).await;
-    assert_eq!(outcome(&actions, "prices", &reader).await, ActionOutcome::Done { count: 1 });
-    assert_eq!(field(actions.inspector(), "prices").await, writer);
-    // It does not read any more, and keeps the write lock.
-    let passed = Refusal::HeldByAnother { holders: vec![writer.clone()] };
-    assert_eq!(outcome(&actions, "prices", &reader).await, ActionOutcome::Refused(passed));
-    assert_eq!(field(actions.inspector(), "prices").await, writer);
-    assert_eq!(outcome(&actions, "prices", &writer).await, ActionOutcome::Done { count: 1 });
-    assert!(!observer.exists("prices").await.expect("an answer"));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_lost_reply_about_a_reader_leaves_the_outcome_unknown() {
-    let server = server().await;
-    let observer = observer(&server).await;
-    let proxy = Proxy::to(&server).await.expect("a proxy");
-    let actions = actions(&server.url_via(proxy.addr())).await;
-    let readers = [1, 2].map(|number| format!("{ONE}:{number}"));
-    send(&observer, &["HSET", "prices", "mode", "read", &readers[0], "1", &readers[1], "1"]).await;
-    send(&observer, &["PEXPIRE", "prices", "60000"]).await;
-    // The server knows the script after this.
-    assert!(outcome(&actions, "prices", &readers[0]).await.is_done());
-    let reader = readers[1].clone();
-    proxy.on_request(move |request| {
-        let is_eviction =
-            request.get(2).is_some_and(|keys| keys == "3") && request.get(6).is_some_and(|it| *it == reader);
-        if is_eviction { Action::CutAfterForward } else { Action::Forward }
-    });
-    let report = actions.force_release("prices", &readers[1], &reason()).await.expect("it is begun");
-    assert!(matches!(report.outcome, ActionOutcome::Unknown { .. }) && report.is_recorded, "{report:?}");
-    assert!(!observer.exists("prices").await.expect("an answer"), "it was executed");
-    let newest = actions.inspector().recorded_actions().await.expect("the record").remove(0);
-    assert_eq!(newest.outcome.map(|ended| ended.outcome).as_deref(), Some("unknown"));
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn an_action_whose_caller_leaves_is_completed_and_recorded() {
     let server = server().await;
     let observer = observer(&server).await;
@@ -254,36 +188,6 @@ async fn actions_work_in_any_slot_of_a_cluster() {
     }
     let record = actions.inspector().recorded_actions().await.expect("the record");
     assert!(record.len() == 12 && record.iter().all(|action| action.outcome.is_some()), "{record:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_that_enters_the_queue_after_the_look_is_woken() {
-    let server = server().await;
-    let observer = observer(&server).await;
-    let proxy = Proxy::to(&server).await.expect("a proxy");
-    let actions = actions(&server.url_via(proxy.addr())).await;
-    let (holder, waiter) = (format!("{JAVA}:1"), format!("{JAVA}:2"));
-    hold(&observer, "job", &holder, "60000").await;
-    let waiting = client(&server.url()).await;
-    let channel = ChannelSelector::Plain(format!("redisson_lock__channel:{{job}}:{waiter}").into());
-    let notices = waiting.subscribe(channel, 8).await.expect("a subscription");
-    // The record is written after the look.
-    proxy.next(1, "XADD", Action::Hold);
-    let forced = tokio::spawn(async move { outcome(&actions, "job", &holder).await });
-    wait_until(SOON, async || proxy.counts().held == 1).await;
-    send(&observer, &["RPUSH", "redisson_lock_queue:{job}", &waiter]).await;
-    send(&observer, &["ZADD", "redisson_lock_timeout:{job}", "9000000000000", &waiter]).await;
-    proxy.release_held().await;
-    assert!(forced.await.expect("no panic").is_done());
-    let woken = async {
-        while let Some(event) = std::future::poll_fn(|context| notices.poll_next(context)).await {
-            if matches!(event, PubSubEvent::Message { .. }) {
-                return true;
-            }
-        }
-        false
-    };
-    assert!(tokio::time::timeout(SOON, woken).await.expect("in time"), "the waiter is notified");
 }
 
 #[tokio::test(flavor = "multi_thread")]

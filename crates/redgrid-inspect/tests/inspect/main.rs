@@ -6,6 +6,8 @@ mod ask;
 mod cluster;
 mod doctor;
 mod force;
+mod force_rw;
+mod force_wake;
 mod lock;
 mod objects;
 mod queues;

@@ -336,10 +336,18 @@ impl RwLock {
         let (field, is_reader) = field.strip_suffix(":write").map_or((&field[..], true), |field| (field, false));
         let field = Bytes::copy_from_slice(field.as_bytes());
         let written = self.take_over_and_release(TakeoverFrom::Holder(field.clone())).await?;
-        if written.is_done() || !is_reader {
+        if !is_reader {
             return Ok(written);
         }
-        self.evict_reader(&field).await
+        match self.evict_reader(&field).await {
+            // The write is gone, and the read may be.
+            Err(error) if written.is_done() => {
+                let name = self.valid_target()?.name.clone();
+                Err(AcquireError::of_request(name, ServerError::unknown(error.to_string())))
+            }
+            read if !written.is_done() => read,
+            _ => Ok(written),
+        }
     }
 
     async fn take_over_and_release(&self, from: TakeoverFrom) -> Result<ForcedRelease, AcquireError> {

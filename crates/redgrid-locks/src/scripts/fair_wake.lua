@@ -19,6 +19,9 @@ local k = {KEYS[1], KEYS[2], KEYS[3], KEYS[4]}
 if redis.call('EXISTS', k[2]) == 0 then
   return 0
 end
+-- A full server (maxmemory) refuses a write that needs memory only as the first write of a script.
+-- ZREM needs none, so it comes first.
+redis.call('ZREM', k[4], '')
 grant_grace(k, 0)
 if needs_cleanup(k) then
   update_queue(k, tonumber(ARGV[1]), {})

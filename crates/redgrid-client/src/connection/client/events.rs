@@ -140,7 +140,7 @@ impl Events {
         let watcher = state.next;
         state.nodes.insert(node.clone(), Seen { watcher, is_up: false, gap: false });
         drop(state);
-        count::node_added();
+        count::node_added(&node);
         let task = tokio::spawn(watch(Arc::clone(self), watcher, Arc::clone(&server))).abort_handle();
         Watching { events: Arc::clone(self), server, watcher, task }
     }

@@ -1,0 +1,133 @@
+//! The offsets of the clocks of nodes.
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::{CLOCK_OFFSET, set};
+
+/// The longest exchange from which a clock is measured: 1 s. The error of the measurement is at
+/// most half the duration of the exchange.
+const LONGEST_EXCHANGE: Duration = Duration::from_secs(1);
+
+/// The nodes in use: how many clients of this process use each. Offsets are recorded under its
+/// lock, so that none is recorded after the last client has left the node.
+static USERS: LazyLock<Mutex<HashMap<Box<str>, usize>>> = LazyLock::new(Mutex::default);
+
+/// Records that one more client uses a node.
+pub(super) fn node_added(node: &str) {
+    if cfg!(feature = "metrics") {
+        *USERS.lock().unwrap_or_else(PoisonError::into_inner).entry(node.into()).or_default() += 1;
+    }
+}
+
+/// Records that a client no longer uses a node. If it was the last one, the clock is not measured
+/// any more, and the offset is set to 0. Otherwise the last one would be exported for ever.
+pub(super) fn node_removed(node: &str) {
+    if !cfg!(feature = "metrics") {
+        return;
+    }
+    let mut users = USERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(count) = users.get_mut(node) else { return };
+    *count -= 1;
+    if *count == 0 {
+        users.remove(node);
+        set(CLOCK_OFFSET, ("node", node), 0.0);
+    }
+}
+
+/// Records how far the clock of a node is ahead of this machine. The node has just reported its
+/// time, in microseconds since 1970, in an exchange that took `round_trip`. A slow exchange says
+/// too little about the clock, and is not recorded. Neither is a node that no client uses yet or
+/// any more.
+pub(crate) fn clock_offset(node: &dyn Display, server_micros: u64, round_trip: Duration) {
+    if cfg!(feature = "metrics")
+        && round_trip <= LONGEST_EXCHANGE
+        && let Ok(here) = SystemTime::now().duration_since(UNIX_EPOCH)
+    {
+        let (node, here) = (node.to_string(), here.saturating_sub(round_trip / 2));
+        let users = USERS.lock().unwrap_or_else(PoisonError::into_inner);
+        if users.contains_key(&*node) {
+            set(CLOCK_OFFSET, ("node", &node), server_micros as f64 / 1e6 - here.as_secs_f64());
+        }
+    }
+}
+
+#[cfg(all(test, feature = "metrics"))]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
+
+    use super::super::CLOCK_OFFSET;
+    use super::*;
+
+    /// The clock offset of the only node.
+    #[derive(Default)]
+    struct Offset(Arc<AtomicU64>);
+
+    impl Offset {
+        fn get(&self) -> f64 {
+            f64::from_bits(self.0.load(Ordering::Relaxed))
+        }
+    }
+
+    impl Recorder for Offset {
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+            Counter::noop()
+        }
+
+        fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+            if key.name() == CLOCK_OFFSET { Gauge::from_arc(Arc::clone(&self.0)) } else { Gauge::noop() }
+        }
+
+        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+            Histogram::noop()
+        }
+    }
+
+    /// Returns the time of a server whose clock is 50 s ahead, in microseconds since 1970.
+    fn ahead() -> u64 {
+        let ahead = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + Duration::from_secs(50);
+        u64::try_from(ahead.as_micros()).unwrap()
+    }
+
+    #[test]
+    fn slow_exchanges_measure_no_clock_and_removed_nodes_have_none() {
+        let offset = Offset::default();
+        metrics::with_local_recorder(&offset, || {
+            node_added("a:1");
+            clock_offset(&"a:1", ahead(), Duration::from_millis(1_001));
+            assert_eq!(offset.get(), 0.0);
+            clock_offset(&"a:1", ahead(), Duration::from_millis(10));
+            assert!((40.0..60.0).contains(&offset.get()), "{}", offset.get());
+            node_removed("a:1");
+            assert_eq!(offset.get(), 0.0);
+            // The reply to a question that was asked before.
+            clock_offset(&"a:1", ahead(), Duration::from_millis(10));
+            assert_eq!(offset.get(), 0.0);
+        });
+    }
+
+    #[test]
+    fn a_node_has_an_offset_until_its_last_client_leaves() {
+        let offset = Offset::default();
+        metrics::with_local_recorder(&offset, || {
+            node_added("b:1");
+            node_added("b:1");
+            clock_offset(&"b:1", ahead(), Duration::from_millis(10));
+            node_removed("b:1");
+            assert!((40.0..60.0).contains(&offset.get()), "{}", offset.get());
+            node_removed("b:1");
+            assert_eq!(offset.get(), 0.0);
+        });
+    }
+}
