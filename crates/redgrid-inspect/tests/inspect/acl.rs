@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt};
+use redgrid_core::Config;
 use redgrid_inspect::reliable_queue::codecs::Text;
 use redgrid_inspect::reliable_queue::{MessageGroup, ReliableQueue};
-use redgrid_inspect::{DeadSelection, HolderState, ObjectFilter, ObjectKind, ObjectView, SynchronizerState};
+use redgrid_inspect::{
+    DeadSelection, Finding, HolderState, ObjectFilter, ObjectKind, ObjectView, Requirements, SynchronizerState,
+};
 use redgrid_locks::{Election, FairLock, FencedLock, Lock, RwLock};
 use redgrid_permit_expirable_semaphore::PermitExpirableSemaphore;
 use redgrid_testkit::{Cluster, Observer, redis::Value};
@@ -163,6 +166,12 @@ async fn the_published_permissions_are_enough_in_a_cluster() {
     assert_eq!(list(&inspector, &ObjectFilter::new()).await.len(), 1);
     assert!(inspector.living_clients().await.expect("an answer").is_complete);
     inspector.ask(&view.ask_ids(), Duration::ZERO).await.expect("it was asked");
+    // The checks of a reader leave out what it may not read, and do not report that as a fault.
+    let config = Config::from_url(&url).expect("a URL");
+    let report = inspector.doctor(&Requirements::of(&config).for_reader()).await.expect("a report");
+    assert_eq!(report.nodes.len(), 3, "{report:?}");
+    let is_left_out = |finding: &Finding| ["settings", "acl", "cluster"].contains(&finding.check);
+    assert!(!report.findings.iter().any(is_left_out), "{report:?}");
     for node in cluster.nodes() {
         assert_nothing_was_refused(&node.observer().await.expect("an observer")).await;
     }
