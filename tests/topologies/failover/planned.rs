@@ -12,7 +12,7 @@ use redgrid_testkit::redis::Value;
 use redgrid_testkit::{Cluster, Observer, RedisServer, Replicated, Sentinels, wait_until};
 use redgrid_tests::SOON;
 
-use super::{Load, MS, names, replicated};
+use super::{Load, MS, is_replicated, names, replicated};
 use crate::fixture::{by_list, by_seeds, by_sentinels, connected, is_skipped_before_7};
 
 /// A lease longer than any test runs: a lock that is free earlier was released.
@@ -136,11 +136,14 @@ async fn suspends_in_time(loads: &[Load], primary: &RedisServer, replicas: &[&Re
     loop {
         let before = acquired();
         for _ in 0..20 {
-            observer.ping().await.unwrap();
+            // A demoted server closes its connections, so a replica was promoted.
+            if observer.ping().await.is_err() {
+                return false;
+            }
         }
         let is_suspended = acquired() == before;
-        if is_suspended {
-            replicated(primary, replicas.len()).await;
+        if is_suspended && !is_replicated(&observer, replicas.len()).await.unwrap_or(false) {
+            return false;
         }
         for replica in replicas {
             // A sentinel closes the connections of the server that it promotes.
