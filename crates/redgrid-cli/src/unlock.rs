@@ -37,7 +37,7 @@ pub(crate) struct UnlockOptions {
     /// Why, for the record: up to 200 characters
     #[arg(long, value_name = "TEXT")]
     reason: String,
-    /// Only if this is the holder: CLIENT:NUMBER, or CLIENT:NUMBER:write, from `redgrid inspect -o name`
+    /// Only if this is the holder: CLIENT:NUMBER, or CLIENT:NUMBER:write of a writer; see `inspect`
     #[arg(long, value_name = "HOLDER")]
     if_holder: Option<String>,
     /// Does not ask, although the holder may be working

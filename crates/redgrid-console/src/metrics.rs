@@ -196,8 +196,8 @@ fn add_snapshot(samples: &mut Samples, snapshot: &Snapshot, now: u64, started: u
     for (replica, lag) in &snapshot.replica_lags {
         samples.add(&REPLICA_LAG, &[replica], *lag as f64);
     }
-    // A list that is old, or has only some of the clients, says neither how many there are, nor that
-    // one is gone.
+    // A list that is old, or has only some of the clients, does not say how many there are, nor
+    // which are gone.
     let is_current = |living: &&Arc<Living>| living.is_complete && snapshot.living.trouble.is_none();
     let living = snapshot.living.get().filter(is_current);
     if let Some(living) = living {

@@ -13,8 +13,8 @@ const WRITER: &str = ":write";
 
 impl RwLock {
     /// Removes the hold with this field on the server: `<client id>:<number>` for a reader,
-    /// `<client id>:<number>:write` for the writer. All other holds remain: a writer that also reads
-    /// keeps its read, and others may read half a second later.
+    /// `<client id>:<number>:write` for the writer. All other holds remain: a writer that also
+    /// reads keeps its read, and others may read half a second later.
     ///
     /// Use it for a field that a tool has read. [`RwLock::force_release_if`] takes the field of a
     /// reader from a writer of the same number, too: a Redisson thread that has stopped reading
