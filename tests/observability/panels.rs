@@ -31,11 +31,12 @@ const HOUR: Duration = Duration::from_secs(3600);
 const OF_SALE: &str = "family=\"sale\"";
 
 /// Metrics that stay 0, because the sale has no faults. Their panels show the 0.
-const STAY_0: [&str; 9] = [
+const STAY_0: [&str; 10] = [
     "redgrid_timed_out_total",
     "redgrid_lost_total",
     "redgrid_forced_total",
     "redgrid_renewals_failed_total",
+    "redgrid_renewals_overdue_total",
     "redgrid_positions_lost_total",
     "redgrid_reconnects_total",
     "redgrid_gaps_total",

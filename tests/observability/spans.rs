@@ -17,6 +17,10 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
+/// Held by each test while it runs. Whether a span is wanted is remembered for the whole process, so
+/// a test whose subscriber is not set yet would hide spans from the other tests.
+static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 type Fields = BTreeMap<String, String>;
 
 /// Spans that were closed, in order.
@@ -58,6 +62,7 @@ impl Visit for Reader {
 
 #[tokio::test]
 async fn each_operation_is_one_span_with_its_outcome() {
+    let _alone = ONE_AT_A_TIME.lock().await;
     let seen = Seen::default();
     let subscriber = tracing_subscriber::registry().with(seen.clone());
     // The whole test runs on this thread.
@@ -113,6 +118,7 @@ fn waited_for(seen: &Seen) -> Vec<Option<String>> {
 
 #[tokio::test]
 async fn the_waiters_of_a_lock_share_one_lookup_of_its_holder() {
+    let _alone = ONE_AT_A_TIME.lock().await;
     let seen = Seen::default();
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
@@ -137,6 +143,7 @@ async fn the_waiters_of_a_lock_share_one_lookup_of_its_holder() {
 
 #[tokio::test]
 async fn a_denied_lookup_of_the_holder_is_not_repeated() {
+    let _alone = ONE_AT_A_TIME.lock().await;
     let seen = Seen::default();
     let server = server().await;
     let observer = server.observer().await.unwrap();
