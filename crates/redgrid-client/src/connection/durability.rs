@@ -17,10 +17,11 @@
 //! The groups of one level are processed one after the other. This order delays no group, because a
 //! replica always acknowledges the write of an earlier group before the write of a later group.
 //!
-//! Rejected alternative: one connection for all levels, with alternating short WAITs. A WAIT waits
-//! for the last write of its connection. On a shared connection, the write of each group would also
-//! raise the replication offset for which the other groups wait. A replica whose lag exceeds the
-//! duration of one WAIT would never be counted.
+//! Rejected alternative: one connection for all levels, on which the groups of the levels take
+//! turns, each with a short WAIT. A WAIT waits for the last write of its connection. On a shared
+//! connection, the write of each group would also raise the replication offset for which the other
+//! groups wait. If the lag of a replica exceeds the duration of one WAIT, the replica would never
+//! be counted.
 //!
 //! # What counts as proof
 //!

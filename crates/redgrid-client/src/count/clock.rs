@@ -38,9 +38,11 @@ pub(super) fn node_removed(node: &str) {
 }
 
 /// Records how far the clock of a node is ahead of this machine. The node has just reported its
-/// time, in microseconds since 1970, in an exchange that took `round_trip`. A slow exchange says
-/// too little about the clock, and is not recorded. Neither is a node that no client uses yet or
-/// any more.
+/// time, in microseconds since 1970, in an exchange that took `round_trip`.
+///
+/// A slow exchange says too little about the clock, and is not recorded. An exchange with a node
+/// that no client uses is not recorded either: the first client may not have been added yet, or the
+/// last one may have been removed.
 pub(crate) fn clock_offset(node: &dyn Display, server_micros: u64, round_trip: Duration) {
     if cfg!(feature = "metrics")
         && round_trip <= LONGEST_EXCHANGE

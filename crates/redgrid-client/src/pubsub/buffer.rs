@@ -74,9 +74,10 @@ impl MessageBuffer {
 
     /// Records that a channel is active: from now on, all of its messages are received.
     ///
-    /// If the channel was added before the stream started, its first activation reports no gap: the
-    /// stream starts only when all such channels are active. Any other activation ends a gap. The
-    /// gap is reported now, if it was not reported before.
+    /// The first activation of a channel reports no gap if the channel was added before the stream
+    /// started: the stream starts only when all channels that were added before the start are
+    /// active. Later activations of that channel, and all activations of a channel that was added
+    /// after the start, end a gap. The gap is reported now, if it was not reported before.
     pub(super) fn channel_active(&self, channel_id: u64) {
         let mut state = self.state();
         let is_reported = state.pending.remove(&channel_id) | state.gap_reported.remove(&channel_id);

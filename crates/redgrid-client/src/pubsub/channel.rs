@@ -38,7 +38,7 @@ pub(super) struct Channel {
     pub(super) poll: Option<KeyPoll>,
     /// Number of messages that were received on the channel.
     pub(super) message_count: u64,
-    /// The channel in the metrics.
+    /// Counts this channel in the metric of the number of subscriptions.
     gauge: SubscriptionGauge,
 }
 

@@ -233,7 +233,7 @@ impl<Q, A> WaiterSlab<Q, A> {
         Some((requests, latest, first))
     }
 
-    /// Ends the requests that have timed out. Returns the time of the next call.
+    /// Ends the requests that have timed out. Returns when this method must be called next.
     ///
     /// A request that is queued times out at its deadline. A request in flight times out `timeout`
     /// after its deadline.

@@ -138,8 +138,8 @@ impl Deadline {
         decoded(self.0.load(Ordering::Acquire))
     }
 
-    /// Returns whether the deadline has passed at `now`, or was found to have passed by an earlier
-    /// call.
+    /// Returns whether the deadline has passed at `now`. Also returns true if an earlier call has
+    /// returned true.
     pub(crate) fn has_passed(&self, now: Instant) -> bool {
         let mark = |bits| (bits & PASSED == 0 && now >= decoded(bits)).then_some(bits | PASSED);
         match self.0.load(Ordering::Acquire) {

@@ -212,8 +212,9 @@ impl Table {
         mut outcome: RequestOutcome,
     ) -> (ReleaseMode, RequestOutcome) {
         while outcome.result.is_err() && server_lease.lease_ends() > until && self.now() >= until {
-            // A renewal in flight has lengthened the lease, or the release has the mode `Retain`
-            // and its remaining time is outdated.
+            // Either a renewal in flight has lengthened the lease, or the mode of the release was
+            // `Retain`. In the second case, the mode contains how long the lock has to stay taken,
+            // and this time is outdated by now. So the mode is determined anew.
             (mode, until) = self.release_mode(server_lease, keep_until, yields);
             let again = self.send_release(server_lease, mode, until).await;
             let retransmission_ends = again.retransmission_ends.max(outcome.retransmission_ends);

@@ -22,8 +22,8 @@ pub(super) struct ColdFields {
     shortenings: Shortenings,
     /// Until when a retransmission of the acquire can execute, and the lease that it would acquire.
     pub(super) retransmission: Option<(Instant, Duration)>,
-    /// Latest time at which the lease on the server can end. It is later than the deadline after a
-    /// lease change that got no answer, and after one that did not move the deadline.
+    /// Latest time at which the lease on the server can end. It can be later than the deadline in
+    /// two cases: a change of the lease got no answer, or its reply did not move the deadline.
     pub(super) server_lease_upper_bound: Instant,
     /// Notifies the last sharer that all others have left; created when a sharer first waits for
     /// this notification.

@@ -169,11 +169,11 @@ impl YieldPlan {
     /// The more messages are outstanding, the longer the period: up to twice the shortest period.
     /// So the process that is next also probes first.
     ///
-    /// If a probe is sent while another process releases the lock, this process overtakes a process
-    /// that waits for the message of that release. A busy process releases the lock at the end of
-    /// its hand-over window. The quiet period is therefore normally shorter than a window: the
-    /// probe is then sent before that release. The period is longer only for polling waiters,
-    /// replicas and slow listeners.
+    /// Suppose that another process B holds the lock, and a third process C waits for the message
+    /// of B's release. If this process sends its probe while B releases the lock, it overtakes C.
+    /// A busy process like B releases the lock at the end of its hand-over window. The quiet period
+    /// is therefore normally shorter than a window: the probe is then sent before B's release. The
+    /// period is longer only for polling waiters, replicas and slow listeners.
     pub(crate) fn quiet_period(&self, message_count: Option<u64>) -> Duration {
         if self.unannounced {
             return self.base_quiet_period;
@@ -293,8 +293,9 @@ impl Table {
         count: SubscriberCount,
     ) -> Option<YieldPlan> {
         // Readers do not yield: waiting writers announce themselves on the server, and later
-        // readers wait behind them. If a writer releases the lock while readers of this process
-        // wait for it, these readers count as one waiter of another process.
+        // readers wait behind them. Writers do yield, and not only to other processes: if readers
+        // of this process wait for the lock, the writers of this process let these readers go
+        // first, too. For that, the readers are counted like one listener of another process.
         if protocol.is_shared() {
             return None;
         }

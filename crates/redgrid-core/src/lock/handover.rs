@@ -20,9 +20,10 @@ use crate::observe::count;
 /// How often a hand-over that waits for the next token reads the clock before it sleeps: 100 times.
 /// These reads take some microseconds.
 ///
-/// The token of the hand-over number `k` after a grant is due about `k` + 2 µs after the grant
-/// ([`token_due`]). So the wait is needed only if the tasks hold the lock for at most a few
-/// microseconds each, on average.
+/// The hand-over number `k` after a grant gives its task the grant's token plus `k`. Before that,
+/// the server's clock, in microseconds, must have reached this token. That is the case about
+/// `k` + 2 µs after the grant ([`token_due`]). So the wait is needed only if the tasks hold the
+/// lock for at most a few microseconds each, on average.
 const SPINS: usize = 100;
 
 /// The last adjustment of a server lease to the request of a waiter, made while no task had the

@@ -165,8 +165,9 @@ impl ServerLease {
         self.renewed.load(Ordering::Acquire)
     }
 
-    /// Adopts the options of a new owner, and returns the owner's token. `owner_due` is when the
-    /// owner's lease or the time to accept the hold ends, whichever is earlier.
+    /// Adopts the options of a new owner, and returns the owner's token. `owner_due` is the earlier
+    /// of two times: the end of the owner's lease, and the time by which the owner must have
+    /// accepted the hold.
     fn serve(&self, request: &AcquireRequest, now: Instant, owner_due: Instant) -> u64 {
         if request.durability != Durability::default() || self.inner().cold.is_some() {
             self.want_durability(request.durability);

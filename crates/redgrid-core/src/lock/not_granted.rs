@@ -114,9 +114,9 @@ impl Table {
     /// Handles a grant that counts as lost: a takeover seems to have ended it before it was
     /// installed.
     pub(super) fn superseded(self: &Arc<Self>, attempt: &Attempt, server_lease: &Arc<ServerLease>) {
-        // After a takeover, this release finds no hold. Without a takeover, the release is needed:
-        // then this grant counts as lost only because its token is lower than the token of the last
-        // grant, which is due to a difference between clocks.
+        // If there was a takeover, this release finds no hold. But perhaps there was none: this
+        // grant also counts as lost if its token is lower than the token of the last grant, due to
+        // a difference between clocks. Then the release is needed to free the lock.
         self.release_unreceived(server_lease);
         attempt.status.position.moved(self.number());
         self.refused(attempt, server_lease.granted, None, 0);
@@ -217,8 +217,9 @@ impl Table {
     fn contact(&self, key: &LockId) -> Option<Instant> {
         let state = self.state();
         let lock = state.locks.get(key)?;
-        // This process holds the lock, so it counts as in contact now. While a server lease is
-        // being adjusted or released, no task has a hold. Then only a reply counts as contact.
+        // If a task of this process has a valid hold, the process counts as in contact now. While a
+        // server lease is being adjusted or released, no task has a hold. Then only a reply counts
+        // as contact.
         if lock.holds.first().is_some_and(|hold| hold.server_lease.is_valid_locally()) {
             return Some(self.now());
         }

@@ -53,7 +53,8 @@ impl Phantoms {
 
     /// Records the end of a yield to `listeners` subscribers, of which `missing` acquired nothing.
     ///
-    /// This method must not be called for a yield in which a subscriber was ignored.
+    /// If `Phantoms::without` has left phantoms out of the subscribers of a yield, this method must
+    /// not be called for that yield: both numbers would lack the phantoms.
     pub(super) fn yield_ended(&mut self, key: &LockId, listeners: u64, missing: u64, now: Instant) {
         if missing == 0 {
             self.names.remove(key);
@@ -78,7 +79,8 @@ impl Phantom {
 
     /// Records the end of a yield to `listeners` subscribers, of which `missing` acquired nothing.
     ///
-    /// This method must not be called for a yield in which a subscriber was ignored.
+    /// If `Phantom::without` has left phantoms out of the subscribers of a yield, this method must
+    /// not be called for that yield: both numbers would lack the phantoms.
     pub(crate) fn yield_ended(&mut self, listeners: u64, missing: u64, now: Instant) {
         if missing == 0 {
             *self = Phantom::default();

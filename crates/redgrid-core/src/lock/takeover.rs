@@ -26,8 +26,10 @@ pub enum TakeoverFrom {
     Anybody,
     /// From all holders. A free lock is not acquired.
     Holders,
-    /// From the holder with this holder field. If the kind allows only one holder, it must also be
-    /// the only one. Otherwise nothing is changed. Other holders, such as readers, keep the lock.
+    /// From the holder with this holder field. If the lock does not have this field, nothing is
+    /// changed. Other holders, such as readers, keep the lock. For a kind that allows only one
+    /// holder, the takeover also checks that there is no other holder field; if there is one,
+    /// nothing is changed.
     Holder(Bytes),
 }
 

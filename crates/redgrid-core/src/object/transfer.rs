@@ -130,15 +130,17 @@ impl Inner {
         let mut cas_loop = CasLoop::new(&self.client, &self.name);
         let mut written: Option<(Snapshot, Vec<Bytes>)> = None;
         let former: Option<Bytes> = cas_loop.read(Request::command("GET").key(self.receipt_key())).await?;
-        // Each receipt is unique. So it differs from the receipt of an earlier rename of an object
-        // with this name. The earlier receipt may still be stored (`former`).
+        // The receipt says to which key this rename moved the object. It is stored when the
+        // original is deleted. The receipt of an earlier rename from the same old name may still be
+        // stored (`former`). Each receipt is unique, so the two differ.
         let receipt: Bytes = [&to.keys[0][..], format!("\0{:016x}", fastrand::u64(..)).as_bytes()].concat().into();
         loop {
             let Some(snapshot) = self.take_snapshot(&cas_loop).await? else {
                 if let Some((snapshot, shas)) = written {
                     let current: Option<Bytes> = cas_loop.read(Request::command("GET").key(self.receipt_key())).await?;
-                    // Another call may have moved the object to the same name. In that case the
-                    // copy is now the only object, and must not be deleted.
+                    // Another call may have moved the object to the same new name. In that case the
+                    // object now exists only under the new name, and must not be deleted there.
+                    // Otherwise the copy that this call has written is deleted.
                     let is_there =
                         current != former && current.is_some_and(|current| names_target(&current, &to.keys[0]));
                     if !is_there {

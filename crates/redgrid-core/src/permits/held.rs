@@ -46,8 +46,9 @@ impl PermitLease {
         }
     }
 
-    /// Counts a failed renewal, and whether it is overdue. Checks of fixed leases, and renewals of
-    /// permits without a guard, do not count.
+    /// Counts a failed renewal. If the renewal is overdue, also counts an overdue renewal, but only
+    /// one until a renewal is confirmed. Checks of fixed leases, and renewals of permits without a
+    /// guard, do not count.
     fn count_failed_renewal(&self, response_timeout: Duration) {
         let Some(labels) = self.renewed_labels() else { return };
         count::renewal_failed(labels);

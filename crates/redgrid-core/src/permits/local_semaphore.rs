@@ -64,7 +64,7 @@ impl DriverHandoff {
         self.inline
     }
 
-    /// Moves the loop to a task, whether it is new or another caller polls it.
+    /// Moves the loop to a task: a new loop, or a loop that another caller polls.
     pub(super) fn into_background(self, registry: &SemaphoreRegistry) {
         let inline = self.into_inline(registry);
         inline.and_then(|task| task.take()).into_iter().for_each(|work| registry.spawn_background(work));

@@ -269,9 +269,9 @@ impl LocalSemaphore {
         if let Some((plan, _)) = &mut state.yield_plan
             && reply.receivers.is_some()
         {
-            // This process has published another message itself during the yield. Such a message
-            // does not show that another process had permits, so `plan` has to wait for one more
-            // message.
+            // This exchange has published a message although this process yields. A message of this
+            // process does not show that another process had permits, so `plan` has to wait for one
+            // more message.
             plan.let_pass();
             state.left_at_yield = state.left_at_yield.saturating_add_unsigned(returned);
         }

@@ -17,8 +17,10 @@ pub const SUBSCRIBED_POLLS: u32 = 5;
 /// Longest time between two polls without an active subscription.
 const UNSUBSCRIBED_POLL: Duration = Duration::from_secs(1);
 
-/// Time from the announced time of a change to the poll for that change, so that the change has
-/// happened when the poll is executed. Lifetimes on a server have a resolution of 1 ms.
+/// How long after the announced time of a change a poll for that change is sent.
+///
+/// The delay ensures that the change has happened when the poll is executed. It is needed because
+/// lifetimes on a server have a resolution of 1 ms.
 pub const AFTER_CHANGE: Duration = Duration::from_millis(2);
 
 /// A poll is overdue if it starts later than planned by more than this, or if it is in flight for

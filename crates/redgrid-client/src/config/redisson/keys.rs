@@ -11,9 +11,9 @@ pub(super) enum Take {
     MillisOrOff(&'static str),
     /// The value is copied unchanged to this setting.
     Plain(&'static str),
-    /// An address with a scheme. Its host and port are copied to this setting. The address can be a
-    /// Unix socket only if this setting is `single`; the path of the socket is then copied to
-    /// `unix`.
+    /// An address with a scheme. Its host and port are copied to this setting. Only for the setting
+    /// named `single`, the address can be a Unix socket; the path of the socket is then copied to
+    /// the setting `unix`.
     Address(&'static str),
     /// Several addresses with schemes. Their hosts and ports are copied to this setting.
     Addresses(&'static str),

@@ -83,8 +83,8 @@ fn local_tags(text: &str) -> String {
     out + rest
 }
 
-/// Returns two layers. The first has the keys at the top level of the file; the second has the keys
-/// in the section of its topology, and overrides the first.
+/// Returns two layers. The first has the keys at the top level of the file. The second has the keys
+/// in the file's topology section, such as `singleServerConfig`, and overrides the first.
 pub(super) fn read(tree: &Tree<'_>) -> Result<Vec<Layer>, ConfigError> {
     if let Some(name) =
         UNSUPPORTED.into_iter().find(|name| tree.root.get(name).is_some_and(|section| !section.is_null()))

@@ -117,7 +117,7 @@ async fn report(core: &Core, slot: &ServiceSlot, began: Instant) -> ClientReport
     }
 }
 
-/// Returns the names of the machine and of the program. They are read at the first question.
+/// Returns the names of the machine and of the program. The first call of this function reads them.
 fn process() -> &'static (String, String) {
     static PROCESS: OnceLock<(String, String)> = OnceLock::new();
     PROCESS.get_or_init(|| {

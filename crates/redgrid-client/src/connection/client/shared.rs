@@ -1,4 +1,4 @@
-//! Values that the objects of one client share, by key.
+//! Values that the objects of one client share: one value for each type and key.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;

@@ -84,8 +84,9 @@ impl GroupCommit {
             if group.iter().any(|member| member.since.run_id != epoch.run_id) {
                 let elsewhere = CommitError::unproven("the commit connection now leads to another server process");
                 settle_some(&mut group, |member| (member.since.run_id != epoch.run_id).then(|| Err(elsewhere.clone())));
-                // Either the commit connection or the connection of the reply is outdated. The
-                // commit connection is replaced, because no other requests use it.
+                // Either the commit connection or the connection of the reply is outdated. In both
+                // cases the commit connection is replaced. This disturbs no other requests: only
+                // commits use that connection.
                 self.link.renew();
                 continue;
             }
@@ -169,8 +170,9 @@ impl GroupCommit {
     /// Runs `work`. Until `work` completes, this method also queues new waiters, and answers queued
     /// waiters at their deadline.
     ///
-    /// An answer at the deadline reports zero acknowledgements: a queued waiter needs the write of
-    /// a later group, and too few replicas have acknowledged even the write of the present group.
+    /// An answer at the deadline reports zero acknowledgements: a queued waiter belongs to a later
+    /// group. The write of that group has not been sent, so no replica can have acknowledged it. It
+    /// is not sent before the present group is done, and that group still lacks acknowledgements.
     async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let mut first = self.queue.iter().map(|member| member.by).min().unwrap_or(Instant::MAX);

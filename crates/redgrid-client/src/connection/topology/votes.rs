@@ -16,7 +16,8 @@ pub(super) type Answer<'a> = (&'a Address, Result<Role, ServerError>);
 pub(super) struct Election<'a> {
     pub(super) answers: &'a [Answer<'a>],
     pub(super) present: Option<&'a Address>,
-    /// Whether the current primary answers requests, even if it has not answered in this refresh.
+    /// Whether the current primary is connected and none of its replies has been overdue for long.
+    /// Such a primary can still have missed the time limit of the query of this refresh.
     pub(super) present_answers: bool,
     /// Whether the current primary has been silent for two thirds of `response_timeout`.
     pub(super) is_silent_for_long: bool,

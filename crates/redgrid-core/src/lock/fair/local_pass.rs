@@ -49,8 +49,9 @@ pub(in crate::lock) struct LocalPass {
     /// of the server lease. If the length of that lease was changed to suit a waiter's request,
     /// also contains the last such change.
     suspended: Option<(u64, Option<Fitted>)>,
-    /// Id of a server lease that is no longer passed along, because a pass request has failed, or
-    /// because a retransmitted pass request can still release the lock.
+    /// Id of a server lease that is no longer passed along, for one of two reasons: a pass request
+    /// has failed, or a pass request with `PassRequest::frees` was retransmitted, and a late copy
+    /// of it can still release the lock.
     ended: Option<u64>,
 }
 

@@ -160,8 +160,10 @@ impl State {
         kinds.flat_map(|kind| self.grants_of(kind, keys)).collect()
     }
 
-    /// Returns the ids of a key's lock states of one kind. The first id is that of grant 0 (see
-    /// [`LockId`]), even if there is no lock state with this id.
+    /// Returns the ids of a key's lock states of one kind.
+    ///
+    /// The first id always has the grant number 0, the number of all grants except those of readers
+    /// and of conversions (see [`LockId`]). It is returned even if no lock state has this id.
     pub(in crate::lock) fn grants_of(
         &self,
         kind: &'static str,
@@ -182,8 +184,8 @@ impl State {
     /// Finds the hold that the request converts: a hold of the same holder in the paired mode.
     /// Returns the id of its server lease; `None` if there is no such hold.
     ///
-    /// If the request would wait for a hold of its own holder or scope, it fails with
-    /// [`AcquireError::WouldDeadlock`].
+    /// The request fails with [`AcquireError::WouldDeadlock`] if it would wait for a hold of its
+    /// own holder, or of the holder of the `Holder::scope` in which it is made.
     pub(in crate::lock) fn held_in_paired_mode(
         &self,
         kind: &dyn LockProtocol,

@@ -62,7 +62,8 @@ impl Table {
         }
     }
 
-    /// Ends a retention at `keep_until`, for lock kinds in which a request must end it.
+    /// Sends a request at `keep_until` that ends a retention. Does nothing for lock kinds in which
+    /// the retention ends by itself, because the key expires at that time.
     ///
     /// The write lock needs the request: its former holder may still have a read lock, and extend
     /// the lifetime of the key. Then the key does not expire when the retention is over.

@@ -200,7 +200,8 @@ impl Kinds {
         names
     }
 
-    /// Returns the letters that `notify-keyspace-events` needs, with `space` before them.
+    /// Returns the letters that `notify-keyspace-events` needs: first the letter `space`, then the
+    /// letters of the selected events.
     ///
     /// `space` is `K` for one channel per key, or `E` for one channel per event name.
     pub(super) fn letters(&self, space: char) -> String {
