@@ -262,9 +262,12 @@ impl PendingAcquire {
                 tokio::select! {
                     biased;
                     answer = poll_fn(|cx| self.poll_answer(cx)) => break answer,
-                    Some(holder) = OptionFuture::from(lookup.as_mut()) => {
+                    Some(holder) = OptionFuture::from(lookup.as_mut().map(HolderLookup::holder)) => {
                         lookup = None;
-                        holder.iter().for_each(|holder| OpSpan::record_holder(holder));
+                        match holder {
+                            Some(holder) => OpSpan::record_holder(&holder),
+                            None => lookup_at = self.lookup_at(core.clock.now()),
+                        }
                     }
                     () = core.clock.wait_until(wake) => {
                         if let Ok(answer) = self.receiver.try_recv() {

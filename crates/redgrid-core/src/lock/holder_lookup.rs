@@ -1,34 +1,47 @@
 //! Reads which client holds a lock, for the tracing spans of acquires that wait long.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::FutureExt as _;
-use futures_util::future::Shared;
-use redgrid_client::internal::once;
+use redgrid_client::internal::{Core, once};
 use redgrid_client::{Code, FromReply, Request};
+use tokio::sync::watch;
 
 use super::acquire::PendingAcquire;
-use super::table::{State, Table};
 use crate::clock::Instant;
 
 /// How long an acquire waits before the holder of the lock is read: 1 s, or half of the acquire's
-/// timeout if that is shorter. Within this time, all acquires of a lock share one lookup.
+/// timeout if that is shorter.
 const LONG_WAIT: Duration = Duration::from_secs(1);
 
-/// Largest number of fields that are read. One field is not enough, because a read-write lock has a
-/// field for its mode, and one for each reader.
+/// How long acquires of a lock share one lookup, counted from its start: 100 ms.
+const SHARED: Duration = Duration::from_millis(100);
+
+/// Largest number of fields that are read: a read-write lock has a field for its mode, and one for
+/// each reader.
 const MAX_FIELDS: i64 = 4;
 
-/// A lookup of the holder, shared by the acquires of one lock. Its result is the client's id, or
-/// `None` if the id is not known.
-pub(super) type HolderLookup = Shared<Pin<Box<dyn Future<Output = Option<Arc<str>>> + Send>>>;
+/// A lookup of the holder of one lock, shared by the acquires of this client. A background task
+/// executes it.
+#[derive(Clone)]
+pub(super) struct HolderLookup {
+    began: Instant,
+    /// `None` until the lookup has ended. The result is the client's id, or `None` if it is not
+    /// known.
+    result: watch::Receiver<Option<Option<Arc<str>>>>,
+}
+
+impl HolderLookup {
+    /// Returns the client's id, or `None` if it is not known.
+    pub(super) async fn holder(&mut self) -> Option<Arc<str>> {
+        self.result.wait_for(Option::is_some).await.ok()?.clone().flatten()
+    }
+}
 
 impl PendingAcquire {
-    /// Returns the time at which to read the holder, for a wait that continues at `from`;
+    /// Returns when the holder is to be read, for a wait that continues at `from`;
     /// [`Instant::MAX`] if no span records the holder.
     pub(super) fn lookup_at(&self, from: Instant) -> Instant {
         if !self.is_traced || self.request.once {
@@ -38,54 +51,55 @@ impl PendingAcquire {
     }
 
     /// Starts a lookup of the holder, or joins the lookup of another acquire. Returns `None` if the
-    /// lock is not known to be taken: then the acquire waits for the server.
+    /// lock is not known to be taken: then the acquire waits for the server. Also returns `None` if
+    /// the holder cannot be read.
     pub(super) fn holder_lookup(&self, now: Instant) -> Option<HolderLookup> {
         let table = self.table();
         if !self.status.is_busy() {
             return None;
         }
         let mut state = table.state();
-        let State { locks, holder_lookups, .. } = &mut *state;
-        if locks.get(&self.key)?.server_lease.is_some() {
-            let own: Arc<str> = self.client.id().into();
-            return Some(lookup(std::future::ready(Some(own))));
+        if state.locks.get(&self.key).is_some_and(|lock| lock.server_lease.is_some()) {
+            let (_, result) = watch::channel(Some(Some(self.client.id().into())));
+            return Some(HolderLookup { began: now, result });
         }
-        if let Some((begun, current)) = holder_lookups.get(&self.key)
-            && now < *begun + LONG_WAIT
-        {
-            return Some(current.clone());
-        }
-        let started = lookup(Arc::clone(table).read_holder(self.key.key().clone()));
-        holder_lookups.insert(self.key.clone(), (now, started.clone()));
-        Some(started)
-    }
-}
-
-impl Table {
-    /// Reads the holder in one attempt. If the server denies the command, no holder is read any
-    /// more.
-    async fn read_holder(self: Arc<Self>, key: Bytes) -> Option<Arc<str>> {
-        if !self.reads_holders.load(Ordering::Relaxed) {
+        if state.closed || !table.reads_holders.load(Ordering::Relaxed) {
             return None;
         }
-        let request = Request::command("HRANDFIELD").key(key).int(MAX_FIELDS).idempotent();
-        let limit = self.now() + self.core.settings.response_timeout;
-        // The lock has no known holder if it cannot be read. The acquire itself reports failures.
-        match once(&*self.core.topology, request, limit).await.result {
-            Ok(reply) => Vec::<Bytes>::from_reply(reply).ok()?.iter().find_map(|field| client_of(field)),
-            Err(error) => {
-                if error.code() == Some(Code::NoPermission) {
-                    self.reads_holders.store(false, Ordering::Relaxed);
-                }
-                None
-            }
+        let key = self.key.key();
+        if let Some(current) = state.holder_lookups.get(key).filter(|current| now < current.began + SHARED) {
+            return Some(current.clone());
         }
+        let (sender, result) = watch::channel(None);
+        let lookup = HolderLookup { began: now, result };
+        state.holder_lookups.insert(key.clone(), lookup.clone());
+        let (core, is_allowed, key) = (Arc::clone(&table.core), Arc::clone(&table.reads_holders), key.clone());
+        drop(state);
+        table.spawn_background(Box::pin(async move {
+            let holder = tokio::select! {
+                holder = read_holder(&core, &is_allowed, key) => holder,
+                () = core.life.closing() => None,
+            };
+            let _ = sender.send(Some(holder));
+        }));
+        Some(lookup)
     }
 }
 
-fn lookup(work: impl Future<Output = Option<Arc<str>>> + Send + 'static) -> HolderLookup {
-    let work: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(work);
-    work.shared()
+/// Reads the holder in one attempt. If the server denies the command, no holder is read any more.
+async fn read_holder(core: &Core, is_allowed: &AtomicBool, key: Bytes) -> Option<Arc<str>> {
+    let request = Request::command("HRANDFIELD").key(key).int(MAX_FIELDS).idempotent();
+    let limit = core.clock.now() + core.settings.response_timeout;
+    // The lock has no known holder if it cannot be read. The acquire itself reports failures.
+    match once(&*core.topology, request, limit).await.result {
+        Ok(reply) => Vec::<Bytes>::from_reply(reply).ok()?.iter().find_map(|field| client_of(field)),
+        Err(error) => {
+            if error.code() == Some(Code::NoPermission) {
+                is_allowed.store(false, Ordering::Relaxed);
+            }
+            None
+        }
+    }
 }
 
 /// Returns the client's id in a holder field, `<client id>:<number>`; `None` for other fields.

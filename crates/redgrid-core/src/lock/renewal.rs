@@ -268,7 +268,6 @@ impl Table {
                 if !lease.is_zero() {
                     count::renewed(server_lease.labels(), renewal_lag(lease, server_lease.deadline(), now));
                     server_lease.confirmed(sent, lease, durability);
-                    server_lease.is_overdue.store(false, Ordering::Relaxed);
                 }
                 state.schedule.reschedule(server_lease.id, self.next_check(server_lease, sent, now));
             }
@@ -287,7 +286,8 @@ impl Table {
         let (now, response_timeout) = (self.now(), self.core.settings.response_timeout);
         for server_lease in server_leases {
             count::renewal_failed(server_lease.labels());
-            let is_needed = !server_lease.is_over() && server_lease.is_renewed_at(now);
+            let is_scheduled = state.schedule.get(server_lease.id).is_some();
+            let is_needed = is_scheduled && !server_lease.is_over() && server_lease.is_renewed_at(now);
             if is_needed
                 && is_overdue(server_lease.lease(), server_lease.deadline(), now, response_timeout)
                 && !server_lease.is_overdue.swap(true, Ordering::Relaxed)

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
+use bytes::Bytes;
 use redgrid_client::Client;
 use redgrid_client::internal::{Core, shrink_if_sparse};
 use smallvec::SmallVec;
@@ -41,7 +42,7 @@ pub(crate) struct Table {
     /// Number of locks whose positions in a server queue must be kept alive.
     pub(super) attended: AtomicU64,
     /// Whether acquires may read the holder of a lock; false once a server has denied the command.
-    pub(super) reads_holders: AtomicBool,
+    pub(super) reads_holders: Arc<AtomicBool>,
 }
 
 /// A map with locks as keys.
@@ -70,8 +71,8 @@ pub(super) struct State {
     pub(super) forced: HashMap<u64, Instant>,
     /// Statistics of ended waits for locks without a [`LockState`]: it was removed.
     pub(super) contention: Contention,
-    /// The last lookup of a lock's holder, and when it began.
-    pub(super) holder_lookups: ByName<(Instant, HolderLookup)>,
+    /// The last lookup of the holder, by key.
+    pub(super) holder_lookups: HashMap<Bytes, HolderLookup, foldhash::fast::RandomState>,
     pub(super) closed: bool,
 }
 
@@ -89,7 +90,7 @@ impl State {
             if let Some(tally) = self.locks.remove(key).and_then(|lock| lock.waits) {
                 self.contention.merge(key.kind, &key.keys.name, *tally);
             }
-            self.holder_lookups.remove(key);
+            self.holder_lookups.remove(key.key());
             shrink_if_sparse(&mut self.locks);
             if key.grant != 0 {
                 self.grants.remove(key);
@@ -309,7 +310,7 @@ pub(super) fn send(answers: Answers) {
 impl Table {
     pub(crate) fn new(core: Arc<Core>, unpolled: Arc<UnpolledRegistry>, events: Arc<EventLog>) -> Arc<Table> {
         let (state, alarm, next, attended) = (Mutex::default(), Wakeup::new(), AtomicU64::new(1), AtomicU64::new(0));
-        let reads_holders = AtomicBool::new(true);
+        let reads_holders = Arc::new(AtomicBool::new(true));
         Arc::new(Table { core, state, unpolled, events, alarm, next, attended, reads_holders })
     }
 

@@ -7,7 +7,6 @@
 
 mod end;
 mod pushes;
-mod reader;
 #[cfg(test)]
 mod tests;
 
@@ -17,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use tokio::io::{AsyncWriteExt, WriteHalf};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
@@ -26,8 +25,7 @@ use self::end::Finish;
 pub(super) use self::end::Unanswered;
 pub(super) use self::pushes::Expects;
 use self::pushes::{Pushed, sort, unasked};
-use self::reader::read;
-use super::resp::{Frame, encode};
+use super::resp::{Frame, NoProtocol, Scan, decode, encode};
 use super::server_text::{is_read_only, wants_login};
 use super::silence::{SentRequest, Silence};
 use super::{Connection, WireCommand};
@@ -42,17 +40,20 @@ use crate::sync::Mutex;
 /// and a full queue fits into memory.
 const LONGEST_QUEUE: usize = 65_536;
 
-/// Maximum capacity of a buffer that is reused: 1 MiB. A larger buffer is freed after the long
-/// reply or request for which it has grown.
+/// Maximum capacity of a buffer that is reused: 1 MiB. A larger buffer is freed after use.
 const KEPT: usize = 1 << 20;
+
+/// Size of the read buffer.
+const READ: usize = 16 * 1024;
+
+/// After this number of reads that have filled the buffer, the task yields to the runtime.
+const READS: usize = 16;
 
 /// How long to read the server's last bytes after a failed write: 10 ms.
 const READ_GRACE: Duration = Duration::from_millis(10);
 
-/// Longest wait for a reply while a long reply or request is being transferred: 20 response
-/// timeouts.
-///
-/// That is a minute with the default timeout: enough for the largest value (512 MB) at 9 MB/s.
+/// Longest wait for a reply while a long reply or request is transferred: 20 response timeouts, a
+/// minute by default. That is enough for the largest value (512 MB) at 9 MB/s.
 const LONGEST_TRANSFER: u32 = 20;
 
 pub(super) type Answer = Result<Reply, Unanswered>;
@@ -297,8 +298,7 @@ async fn drive(finish: Finish, stream: Box<dyn Stream>, outputs: Outputs) {
     let (reader, writer) = tokio::io::split(stream);
     let mut reading = std::pin::pin!(read(&finish.0, reader, &outputs));
     let why = tokio::select! {
-        // Writing is polled first: it takes little time, while reading may continue for a long
-        // time.
+        // Writing is polled first, because reading may continue for a long time.
         biased;
         why = write(&finish.0, writer, &outputs) => match tokio::time::timeout(READ_GRACE, reading).await {
             Ok(read_end) => read_end,
@@ -342,6 +342,58 @@ async fn write(pipeline: &Pipeline, mut writer: WriteHalf<Box<dyn Stream>>, outp
         }
         if let Err(error) = writer.flush().await {
             return format!("{error:?}");
+        }
+    }
+}
+
+/// Reads until the connection ends; returns the reason.
+async fn read(pipeline: &Pipeline, mut reader: ReadHalf<Box<dyn Stream>>, outputs: &Outputs) -> String {
+    let mut buffer = BytesMut::with_capacity(READ);
+    let (mut frames, mut answered, mut scan) = (Vec::new(), Vec::new(), None::<Scan>);
+    let mut full_reads = 0_usize;
+    loop {
+        if buffer.capacity() - buffer.len() < READ / 8 {
+            buffer.reserve(READ);
+        }
+        let room = buffer.capacity() - buffer.len();
+        let bytes = match reader.read_buf(&mut buffer).await {
+            Ok(0) => return CLOSED.into(),
+            Ok(bytes) => bytes,
+            Err(error) => return format!("{error:?}"),
+        };
+        crate::count::received(bytes);
+        let is_whole = scan.as_mut().is_none_or(|scan| scan.is_whole(&buffer));
+        let mut broken = None;
+        if is_whole {
+            while let Some(decoded) = decode(&mut buffer, pipeline.is_resp2()).transpose() {
+                match decoded {
+                    Ok(frame) => frames.push(frame),
+                    Err(NoProtocol) => {
+                        broken = Some(NO_PROTOCOL.to_owned());
+                        break;
+                    }
+                }
+            }
+        }
+        let (is_reading, now) = (!buffer.is_empty(), outputs.clock.now());
+        pipeline.0.is_reading.store(is_reading, Ordering::Relaxed);
+        if frames.is_empty() {
+            outputs.silence.received_part(now);
+        } else {
+            outputs.silence.received(now);
+        }
+        if is_whole {
+            scan = is_reading.then(Scan::new);
+        }
+        if let Some(why) = pipeline.received(&mut frames, &mut answered, &outputs.messages).err().or(broken) {
+            return why;
+        }
+        if !is_reading && buffer.capacity() > KEPT {
+            buffer = BytesMut::with_capacity(READ);
+        }
+        full_reads += usize::from(bytes == room);
+        if bytes == room && full_reads.is_multiple_of(READS) {
+            tokio::task::yield_now().await;
         }
     }
 }
