@@ -13,9 +13,17 @@ use tokio::time::Instant;
 use crate::live::Stream;
 use crate::support::{Setup, until_shown};
 
-/// Publishes the report of a client for each question, at most this many. Stores when the last one
-/// was published.
-async fn answer(client: Client, id: String, questions: PubSubStream, most: usize, last: Arc<Mutex<Option<Instant>>>) {
+/// What a client has done that stops answering.
+#[derive(Default)]
+struct Stopped {
+    /// When it answered last.
+    last: Option<Instant>,
+    /// The number of questions since then.
+    unanswered: usize,
+}
+
+/// Publishes the report of a client for each question, at most this many.
+async fn answer(client: Client, id: String, questions: PubSubStream, most: usize, stopped: Arc<Mutex<Stopped>>) {
     let report = serde_json::json!({ "schema": 1, "id": id, "host": "web-1", "pid": 42 }).to_string();
     let mut left = most;
     while let Some(event) = poll_fn(|context| questions.poll_next(context)).await {
@@ -24,29 +32,34 @@ async fn answer(client: Client, id: String, questions: PubSubStream, most: usize
         if left > 0 {
             left -= 1;
             client.run::<()>(Request::command("PUBLISH").arg(channel).arg(report.clone())).await.expect("an answer");
-            *last.lock().expect("no panic") = Some(Instant::now());
+            stopped.lock().expect("no panic").last = Some(Instant::now());
+        } else {
+            stopped.lock().expect("no panic").unanswered += 1;
         }
     }
 }
 
 /// The worst case: it stops just after it has answered.
 #[tokio::test(flavor = "multi_thread")]
-async fn one_of_two_hundred_clients_that_stops_is_silent_within_10_seconds() {
+async fn one_of_two_hundred_clients_that_stops_is_silent_after_two_questions() {
     let setup = Setup::start().await;
     let fleet = Client::connect(setup.server.url().as_str()).await.expect("a client");
-    let stopped = Arc::new(Mutex::new(None));
+    let stopped = Arc::<Mutex<Stopped>>::default();
     for nth in 0..200 {
         // The first id is on the first page.
         let id = format!("00000000-0000-8000-8000-{nth:012}");
         let questions = fleet.subscribe(ChannelSelector::Plain(client_channel(&id).into()), 16).await;
         let questions = questions.expect("a subscription");
-        let (most, last) = if nth == 0 { (2, Arc::clone(&stopped)) } else { (usize::MAX, Arc::default()) };
-        tokio::spawn(answer(fleet.clone(), id, questions, most, last));
+        let (most, stopped) = if nth == 0 { (2, Arc::clone(&stopped)) } else { (usize::MAX, Arc::default()) };
+        tokio::spawn(answer(fleet.clone(), id, questions, most, stopped));
     }
     let mut stream = Stream::open(&setup.console(), "clients").await;
     stream.until("state silent").await;
-    let since = stopped.lock().expect("no panic").expect("it has answered").elapsed();
-    assert!(since < Duration::from_secs(10), "{since:?}");
+    let stopped = stopped.lock().expect("no panic");
+    // Seven to ten seconds on a machine that does nothing else.
+    println!("silent after {:?}", stopped.last.expect("it has answered").elapsed());
+    // A third question may be asked while the page is written.
+    assert!((2..=3).contains(&stopped.unanswered), "{} unanswered questions", stopped.unanswered);
 }
 
 /// Questions and answers get lost then, and no client is to blame.

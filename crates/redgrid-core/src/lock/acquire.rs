@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use super::error::{AcquireError, AcquireFailure};
 use super::hold::Hold;
-use super::holder_lookup::HolderLookup;
+use super::holder_lookup::HolderRead;
 use super::protocol::{AcquireRequest, Holder, LockKeys, LockProtocol};
 pub(super) use super::request_status::RequestStatus;
 use super::table::{Answer, LockId, LockState, State, Table, Waiter};
@@ -241,7 +241,7 @@ impl PendingAcquire {
             // without an answer.
             let mut wakes_itself = self.inline_task.is_some() && self.request.wait.is_none() && !is_unsent_try;
             let mut contact = self.entered;
-            let (mut lookup_at, mut lookup) = (self.lookup_at(self.entered), None::<HolderLookup>);
+            let (mut lookup_at, mut lookup) = (self.lookup_at(self.entered), None::<HolderRead>);
             let answer = loop {
                 if std::mem::take(&mut wakes_itself) {
                     let mut polled = false;
@@ -262,7 +262,7 @@ impl PendingAcquire {
                 tokio::select! {
                     biased;
                     answer = poll_fn(|cx| self.poll_answer(cx)) => break answer,
-                    Some(holder) = OptionFuture::from(lookup.as_mut().map(HolderLookup::holder)) => {
+                    Some(holder) = OptionFuture::from(lookup.as_mut()) => {
                         lookup = None;
                         match holder {
                             Some(holder) => OpSpan::record_holder(&holder),

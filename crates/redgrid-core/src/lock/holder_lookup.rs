@@ -1,5 +1,6 @@
 //! Reads which client holds a lock, for the tracing spans of acquires that wait long.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -33,10 +34,13 @@ pub(super) struct HolderLookup {
     result: watch::Receiver<Option<Option<Arc<str>>>>,
 }
 
+/// Waits for a lookup. Boxed, because every acquire has room for it, and few have one.
+pub(super) type HolderRead = Pin<Box<dyn Future<Output = Option<Arc<str>>> + Send>>;
+
 impl HolderLookup {
-    /// Returns the client's id, or `None` if it is not known.
-    pub(super) async fn holder(&mut self) -> Option<Arc<str>> {
-        self.result.wait_for(Option::is_some).await.ok()?.clone().flatten()
+    /// Returns a future of the client's id, or of `None` if the id is not known.
+    fn holder(mut self) -> HolderRead {
+        Box::pin(async move { self.result.wait_for(Option::is_some).await.ok()?.clone().flatten() })
     }
 }
 
@@ -53,7 +57,7 @@ impl PendingAcquire {
     /// Starts a lookup of the holder, or joins the lookup of another acquire. Returns `None` if the
     /// lock is not known to be taken: then the acquire waits for the server. Also returns `None` if
     /// the holder cannot be read.
-    pub(super) fn holder_lookup(&self, now: Instant) -> Option<HolderLookup> {
+    pub(super) fn holder_lookup(&self, now: Instant) -> Option<HolderRead> {
         let table = self.table();
         if !self.status.is_busy() {
             return None;
@@ -61,14 +65,14 @@ impl PendingAcquire {
         let mut state = table.state();
         if state.locks.get(&self.key).is_some_and(|lock| lock.server_lease.is_some()) {
             let (_, result) = watch::channel(Some(Some(self.client.id().into())));
-            return Some(HolderLookup { began: now, result });
+            return Some(HolderLookup { began: now, result }.holder());
         }
         if state.closed || !table.reads_holders.load(Ordering::Relaxed) {
             return None;
         }
         let key = self.key.key();
         if let Some(current) = state.holder_lookups.get(key).filter(|current| now < current.began + SHARED) {
-            return Some(current.clone());
+            return Some(current.clone().holder());
         }
         let (sender, result) = watch::channel(None);
         let lookup = HolderLookup { began: now, result };
@@ -82,7 +86,7 @@ impl PendingAcquire {
             };
             let _ = sender.send(Some(holder));
         }));
-        Some(lookup)
+        Some(lookup.holder())
     }
 }
 
