@@ -24,8 +24,7 @@ use crate::observe::{OpContext, OpSpan, Outcome, count};
 use crate::service::ClientParts;
 use crate::unpolled::{BackgroundTask, InlineTask};
 
-/// How long a caller still waits after its request has timed out: 20 ms. In this time, the
-/// request's own error reaches the caller.
+/// How long a caller waits for the error of its request after the request's timeout: 20 ms.
 pub(crate) const GRACE: Duration = Duration::from_millis(20);
 
 impl Table {
