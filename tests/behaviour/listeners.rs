@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use redgrid_core::author::{ClientExt, Server, Topology};
 use redgrid_core::clock::Clock;
 use redgrid_core::{Client, Config, Push, Reply, ShardServers};
@@ -70,6 +71,20 @@ impl Topology for Moving {
     }
 
     async fn close(&self) {}
+}
+
+/// The task that delivers messages may run later than the task that subscribes.
+#[tokio::test]
+async fn a_message_is_delivered_although_no_task_of_the_client_has_run_yet() {
+    let server = Arc::new(FakeServer::new("one:1", |_| Ok(Reply::Nil)));
+    let client =
+        Client::over_one(Arc::clone(&server) as Arc<dyn Server>, Config::single("one").unwrap(), Clock::boot());
+    let client = client.unwrap();
+    let mut watched = client.watch("channel".into(), "channel".into());
+    // Nothing was awaited, so no task has run.
+    server.push(Push::Message { channel: "channel".into(), payload: Bytes::new() });
+    wait_until(SOON, async || watched.is_active()).await;
+    assert_eq!(watched.take().map(|wake| wake.messages), Some(1));
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 
 use super::manager::SubscriptionManager;
@@ -129,6 +129,9 @@ pub(super) struct NodeTask {
 
 impl NodeTask {
     pub(super) fn start(manager: Arc<SubscriptionManager>, server: Arc<dyn Server>) -> NodeTask {
+        // The stream is opened before the tasks start. If `reconcile` ran before `dispatch`, messages
+        // that follow the first confirmation would otherwise be lost without a gap.
+        let pushes = server.pushes();
         let subscriptions = Arc::new(NodeSubscriptions {
             server,
             desired_changed: Notify::new(),
@@ -138,7 +141,7 @@ impl NodeTask {
             failures: Mutex::default(),
         });
         let tasks = [
-            tokio::spawn(dispatch(Arc::clone(&manager), Arc::clone(&subscriptions))),
+            tokio::spawn(dispatch(Arc::clone(&manager), Arc::clone(&subscriptions), pushes)),
             tokio::spawn(reconcile(Arc::clone(&manager), Arc::clone(&subscriptions))),
             tokio::spawn(poll::poll_loop(manager, Arc::clone(&subscriptions))),
         ];
@@ -163,8 +166,11 @@ impl Drop for NodeTask {
 }
 
 /// Delivers messages to their watchers, and handles gaps and ended subscriptions.
-async fn dispatch(manager: Arc<SubscriptionManager>, subscriptions: Arc<NodeSubscriptions>) {
-    let mut pushes = subscriptions.server.pushes();
+async fn dispatch(
+    manager: Arc<SubscriptionManager>,
+    subscriptions: Arc<NodeSubscriptions>,
+    mut pushes: mpsc::UnboundedReceiver<Push>,
+) {
     while let Some(push) = pushes.recv().await {
         match push {
             Push::Message { channel, payload } => {
