@@ -137,7 +137,7 @@ struct Scene {
     observer: Observer,
     /// The length of each measurement; a part has two.
     time: Duration,
-    /// What the server does in that time without pages.
+    /// The counts of an equally long time without pages.
     without: Counted,
 }
 

@@ -10,7 +10,7 @@ const LUA: &str = "lua";
 /// The keys of the script that describes an object for the search: its own, and eight companions.
 pub(crate) const CLASSIFIED_KEYS: &str = "9";
 
-/// What some connections have sent. Commands of scripts belong to the request of the script.
+/// The requests and commands that some connections have sent. Commands of scripts belong to the request of the script.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
     /// Requests, without those of the search.

@@ -171,7 +171,7 @@ fn each_panel_has_data_while_a_flash_sale_runs() {
         recorded.at_least("redgrid_stall_seconds", 1.0).await;
         let missing = without_data(recorded.look());
         assert!(missing.is_empty(), "panels without data: {missing:#?}: {:#?}", recorded.totals);
-        // The same series with 0 are no data.
+        // If all series have the value 0, no panel has data.
         let zeros = recorded.totals.keys().map(|series| (series.clone(), 0.0)).collect();
         let missing = without_data(&zeros);
         for metric in METRICS.iter().filter(|metric| metric.name != ANY_VALUE && !STAY_0.contains(&metric.name)) {

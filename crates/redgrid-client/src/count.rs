@@ -6,6 +6,8 @@
 #![cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "what is counted of nodes is not compiled then"))]
 
 mod clock;
+#[cfg(all(test, feature = "metrics"))]
+pub(crate) mod recorded;
 
 use std::time::Duration;
 

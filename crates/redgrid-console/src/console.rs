@@ -114,7 +114,7 @@ impl Console {
     /// If the closure permits [`Access::Read`], another `Authorization: Bearer` than the token does
     /// not matter. After five of them from one address (that of a proxy, too) within a minute, no
     /// token in this header is accepted for the rest of it, so that readers cannot guess the token.
-    /// Who has logged in may act all the same.
+    /// A user that has logged in may act all the same.
     pub fn operate(mut self) -> Self {
         self.operates = true;
         self

@@ -58,43 +58,8 @@ pub(crate) fn clock_offset(node: &dyn Display, server_micros: u64, round_trip: D
 
 #[cfg(all(test, feature = "metrics"))]
 mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicU64, Ordering};
-
-    use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
-
-    use super::super::CLOCK_OFFSET;
+    use super::super::recorded::Recorded;
     use super::*;
-
-    /// The clock offset of the only node.
-    #[derive(Default)]
-    struct Offset(Arc<AtomicU64>);
-
-    impl Offset {
-        fn get(&self) -> f64 {
-            f64::from_bits(self.0.load(Ordering::Relaxed))
-        }
-    }
-
-    impl Recorder for Offset {
-        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-        fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
-            Counter::noop()
-        }
-
-        fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
-            if key.name() == CLOCK_OFFSET { Gauge::from_arc(Arc::clone(&self.0)) } else { Gauge::noop() }
-        }
-
-        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-            Histogram::noop()
-        }
-    }
 
     /// Returns the time of a server whose clock is 50 s ahead, in microseconds since 1970.
     fn ahead() -> u64 {
@@ -104,32 +69,34 @@ mod tests {
 
     #[test]
     fn slow_exchanges_measure_no_clock_and_removed_nodes_have_none() {
-        let offset = Offset::default();
-        metrics::with_local_recorder(&offset, || {
+        let recorded = Recorded::default();
+        let offset = || recorded.gauge(CLOCK_OFFSET, "a:1");
+        metrics::with_local_recorder(&recorded, || {
             node_added("a:1");
             clock_offset(&"a:1", ahead(), Duration::from_millis(1_001));
-            assert_eq!(offset.get(), 0.0);
+            assert_eq!(offset(), 0.0);
             clock_offset(&"a:1", ahead(), Duration::from_millis(10));
-            assert!((40.0..60.0).contains(&offset.get()), "{}", offset.get());
+            assert!((40.0..60.0).contains(&offset()), "{}", offset());
             node_removed("a:1");
-            assert_eq!(offset.get(), 0.0);
+            assert_eq!(offset(), 0.0);
             // The reply to a question that was asked before.
             clock_offset(&"a:1", ahead(), Duration::from_millis(10));
-            assert_eq!(offset.get(), 0.0);
+            assert_eq!(offset(), 0.0);
         });
     }
 
     #[test]
     fn a_node_has_an_offset_until_its_last_client_leaves() {
-        let offset = Offset::default();
-        metrics::with_local_recorder(&offset, || {
+        let recorded = Recorded::default();
+        let offset = || recorded.gauge(CLOCK_OFFSET, "b:1");
+        metrics::with_local_recorder(&recorded, || {
             node_added("b:1");
             node_added("b:1");
             clock_offset(&"b:1", ahead(), Duration::from_millis(10));
             node_removed("b:1");
-            assert!((40.0..60.0).contains(&offset.get()), "{}", offset.get());
+            assert!((40.0..60.0).contains(&offset()), "{}", offset());
             node_removed("b:1");
-            assert_eq!(offset.get(), 0.0);
+            assert_eq!(offset(), 0.0);
         });
     }
 }

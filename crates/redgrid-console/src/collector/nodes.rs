@@ -83,7 +83,7 @@ impl Collector {
         let Some(requirements) = &self.requirements else { return std::future::pending().await };
         // The console changes nothing, so permissions that need a write are not checked.
         let for_page = requirements.clone().read_only();
-        // Nobody has asked for the checks for metrics, so no server may refuse a part of them.
+        // No user has requested the checks for metrics, so no server may refuse a part of them.
         let for_metrics = requirements.clone().for_reader();
         let (mut last, mut last_for_metrics) = (None, None);
         loop {

@@ -280,7 +280,7 @@ async fn a_request_that_may_read_cannot_guess_the_token() {
     let page = send(&router, page.body(Body::empty()).expect("a request")).await;
     assert_eq!(page.status, StatusCode::OK, "it may read");
 
-    // Who logs in may act.
+    // A user that has logged in may act.
     let login = request("POST", "/login").header(CONTENT_TYPE, "application/x-www-form-urlencoded");
     let login = send(&router, login.body(Body::from(format!("token={TOKEN}"))).expect("a request")).await;
     let cookie = login.headers[SET_COOKIE].to_str().expect("text").split(';').next().expect("a cookie").to_owned();

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::live::Stream;
 use crate::support::{Setup, until_shown};
 
-/// What a client has done that stops answering.
+/// The last answer of a client that stops answering, and the questions after it.
 #[derive(Default)]
 struct Stopped {
     /// When it answered last.

@@ -12,7 +12,7 @@ mod wakeup;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 pub(crate) use redgrid_client::internal::LONGEST_WINDOW;
@@ -79,10 +79,22 @@ pub(crate) fn renewal_lag(lease: Duration, deadline: Instant, now: Instant) -> D
     now.since(deadline - lease.saturating_sub(margin(lease)) + lease / 3)
 }
 
-/// Returns whether a renewal is overdue at `now`: it was due a response timeout ago, or a sixth of
-/// the lease if that is shorter. `deadline` is the deadline before that renewal.
-pub(crate) fn is_overdue(lease: Duration, deadline: Instant, now: Instant, response_timeout: Duration) -> bool {
-    renewal_lag(lease, deadline, now) >= response_timeout.min(lease / 6)
+/// Whether an overdue renewal of a lease was counted since the last confirmation.
+#[derive(Debug, Default)]
+pub(crate) struct Overdue(AtomicBool);
+
+impl Overdue {
+    /// Returns whether a renewal is overdue at `now` and was not counted yet. It counts as overdue
+    /// a response timeout after it was due, or a sixth of the lease if that is shorter. `deadline`
+    /// is the deadline before that renewal.
+    pub(crate) fn begins(&self, lease: Duration, deadline: Instant, now: Instant, response_timeout: Duration) -> bool {
+        let is_overdue = renewal_lag(lease, deadline, now) >= response_timeout.min(lease / 6);
+        is_overdue && !self.0.swap(true, Ordering::Relaxed)
+    }
+
+    pub(crate) fn confirmed(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
 }
 
 /// The shortest time between two renewals or verifications, even near the end of the lease.

@@ -125,7 +125,7 @@ impl ServerLease {
     /// shorter lease may be executed after the confirmed request. In these two cases, only the
     /// upper bound of the lease on the server is raised.
     pub(super) fn confirmed(&self, sent: Instant, lease: Duration, durability: Durability) -> Instant {
-        self.is_overdue.store(false, Ordering::Relaxed);
+        self.overdue.confirmed();
         let mut inner = self.inner();
         if durability != inner.cold.as_ref().map(|cold| cold.durability).unwrap_or_default() {
             inner.cold().durability = durability;

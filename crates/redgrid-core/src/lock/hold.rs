@@ -21,7 +21,7 @@ use super::protocol::{AcquireRequest, HoldArgs, HolderId, LockKeys, LockProtocol
 use super::table::LockId;
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
-use crate::lease::{Deadline, Lease, LeaseMode, deadline, margin};
+use crate::lease::{Deadline, Lease, LeaseMode, Overdue, deadline, margin};
 use crate::observe::count;
 
 /// One grant of the server, from its acquire to its release.
@@ -37,8 +37,7 @@ pub(crate) struct ServerLease {
     pub(super) sealed: AtomicBool,
     /// Set when the server lease was lost or released, or is no longer valid locally.
     over: AtomicBool,
-    /// Whether a renewal has been counted as overdue since the last confirmation.
-    pub(super) is_overdue: AtomicBool,
+    pub(super) overdue: Overdue,
     /// Whether the current owner's lease is renewed; `renewed_until` says until when.
     renewed: AtomicBool,
     pub(super) renewed_until: AtomicU64,
@@ -94,7 +93,7 @@ impl ServerLease {
             clock,
             sealed: AtomicBool::new(false),
             over: AtomicBool::new(false),
-            is_overdue: AtomicBool::new(false),
+            overdue: Overdue::default(),
             renewed: AtomicBool::new(false),
             renewed_until: AtomicU64::new(0),
             token: granted.token,

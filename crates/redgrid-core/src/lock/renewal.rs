@@ -20,7 +20,7 @@ use super::release::Release;
 use super::table::{Answers, State, Table, send};
 use crate::clock::Instant;
 use crate::config::Durability;
-use crate::lease::{is_overdue, renewal_lag, retry_pause, with_margin};
+use crate::lease::{renewal_lag, retry_pause, with_margin};
 use crate::observe::count;
 
 /// Largest number of keys that one script renews. Such a script keeps the server busy for about
@@ -288,10 +288,8 @@ impl Table {
             count::renewal_failed(server_lease.labels());
             let is_scheduled = state.schedule.get(server_lease.id).is_some();
             let is_needed = is_scheduled && !server_lease.is_over() && server_lease.is_renewed_at(now);
-            if is_needed
-                && is_overdue(server_lease.lease(), server_lease.deadline(), now, response_timeout)
-                && !server_lease.is_overdue.swap(true, Ordering::Relaxed)
-            {
+            let (lease, deadline) = (server_lease.lease(), server_lease.deadline());
+            if is_needed && server_lease.overdue.begins(lease, deadline, now, response_timeout) {
                 count::renewal_overdue(server_lease.labels());
             }
         }

@@ -90,7 +90,11 @@ impl State {
             if let Some(tally) = self.locks.remove(key).and_then(|lock| lock.waits) {
                 self.contention.merge(key.kind, &key.keys.name, *tally);
             }
-            self.holder_lookups.remove(key.key());
+            // Almost always empty. Then the key is not hashed.
+            if !self.holder_lookups.is_empty() {
+                self.holder_lookups.remove(key.key());
+                shrink_if_sparse(&mut self.holder_lookups);
+            }
             shrink_if_sparse(&mut self.locks);
             if key.grant != 0 {
                 self.grants.remove(key);

@@ -2,14 +2,13 @@
 
 use std::pin::pin;
 use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::exchange::LeaseCheck;
 use super::local_semaphore::LocalSemaphore;
 use super::permit_set::PermitLease;
 use crate::clock::Instant;
-use crate::lease::{is_overdue, renewal_lag};
+use crate::lease::renewal_lag;
 use crate::lock::LostReason;
 use crate::observe::count::{self, Labels};
 
@@ -52,8 +51,7 @@ impl PermitLease {
     fn count_failed_renewal(&self, response_timeout: Duration) {
         let Some(labels) = self.renewed_labels() else { return };
         count::renewal_failed(labels);
-        let is_overdue = is_overdue(self.mode.duration(), self.deadline(), self.clock.now(), response_timeout);
-        if is_overdue && !self.is_overdue.swap(true, Ordering::Relaxed) {
+        if self.overdue.begins(self.mode.duration(), self.deadline(), self.clock.now(), response_timeout) {
             count::renewal_overdue(labels);
         }
     }
@@ -64,7 +62,7 @@ impl PermitLease {
             let lag = renewal_lag(self.mode.duration(), self.deadline(), self.clock.now());
             count::renewed(labels, lag);
         }
-        self.is_overdue.store(false, Ordering::Relaxed);
+        self.overdue.confirmed();
     }
 
     fn renewed_labels(&self) -> Option<Labels> {

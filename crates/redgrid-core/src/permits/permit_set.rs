@@ -2,7 +2,7 @@
 //! any.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::held::Held;
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
 use crate::label::Label;
-use crate::lease::{Deadline, Lease, LeaseMode, deadline, next_renewal};
+use crate::lease::{Deadline, Lease, LeaseMode, Overdue, deadline, next_renewal};
 use crate::lock::LostReason;
 
 /// The id of a leased permit: 16 random bytes, displayed in hex as Redisson does.
@@ -68,8 +68,7 @@ pub(super) struct PermitLease {
     pub(super) clock: Clock,
     /// Set while a guard holds the permit, for metrics.
     pub(super) held: Mutex<Option<Held>>,
-    /// Whether a renewal has been counted as overdue since the last confirmation.
-    pub(super) is_overdue: AtomicBool,
+    pub(super) overdue: Overdue,
     /// The instant until which the lease is valid locally.
     deadline: Deadline,
     /// The send time of the last request that may shorten the lease, in nanoseconds. Replies to
@@ -79,7 +78,7 @@ pub(super) struct PermitLease {
     owner: Mutex<Owner>,
 }
 
-/// What reports show about the guard of a permit.
+/// The facts about a permit's guard that reports show.
 struct Owner {
     since: Instant,
     label: Option<Label>,
@@ -107,8 +106,8 @@ impl PermitLease {
     ) -> Arc<Self> {
         let deadline = Deadline::new(deadline(sent, server_lease(mode)));
         let (set_at, lost, owner) = (AtomicU64::default(), OnceLock::new(), Mutex::new(Owner { since: sent, label }));
-        let (held, is_overdue) = (Mutex::default(), AtomicBool::new(false));
-        Arc::new(PermitLease { id, mode, durability, clock, held, is_overdue, deadline, set_at, lost, owner })
+        let (held, overdue) = (Mutex::default(), Overdue::default());
+        Arc::new(PermitLease { id, mode, durability, clock, held, overdue, deadline, set_at, lost, owner })
     }
 
     /// Records that the permit has been held by a new guard since `since`.

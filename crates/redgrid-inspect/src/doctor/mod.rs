@@ -46,7 +46,8 @@ impl Requirements {
     /// INFO`, and the quorum of sentinels. No server then refuses a request of such a user, which
     /// it would record in its ACL log.
     ///
-    /// What remains: versions, replicas and their links, clocks, and servers that are not reached.
+    /// These checks remain: versions, replicas and their links, clocks, and servers that are not
+    /// reached.
     /// Nothing is written.
     pub fn for_reader(mut self) -> Self {
         self.is_for_reader = true;

@@ -65,7 +65,7 @@ async fn a_writer_that_reads_loses_only_its_write() {
     assert_eq!(observer.query::<String>(&["HGET", "prices", "mode"]).await.expect("an answer"), "read");
     let left = observer.time_to_live("prices").await.expect("an answer").expect("a lifetime");
     assert!(left > Duration::from_secs(30), "the read keeps its lease: {left:?}");
-    // Others may read now, and nobody may write.
+    // Other clients may read now, and none may write.
     let prices = RwLock::new(&client(&server.url()).await, "prices");
     prices.try_read().await.expect("an answer").expect("it is read").release().await.expect("it was held");
     assert!(prices.try_write().await.expect("an answer").is_none());

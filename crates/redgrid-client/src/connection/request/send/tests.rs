@@ -236,58 +236,18 @@ async fn after_a_reply_that_a_copy_was_too_late_lost_replies_are_counted_anew() 
 }
 
 #[cfg(feature = "metrics")]
-mod counted {
-    use std::collections::BTreeMap;
-    use std::sync::atomic::AtomicU64;
-
-    use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
-
-    use super::*;
-
-    /// The counters of requests, by their outcome.
-    #[derive(Default)]
-    struct Outcomes(Mutex<BTreeMap<String, Arc<AtomicU64>>>);
-
-    impl Outcomes {
-        fn of(&self, outcome: &str) -> u64 {
-            self.0.lock().get(outcome).map_or(0, |count| count.load(Ordering::Relaxed))
-        }
-    }
-
-    impl Recorder for Outcomes {
-        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-        fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
-            let outcome = key.labels().find(|label| label.key() == "outcome");
-            let Some(outcome) = outcome else { return Counter::noop() };
-            Counter::from_arc(Arc::clone(self.0.lock().entry(outcome.value().to_owned()).or_default()))
-        }
-
-        fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-            Gauge::noop()
-        }
-
-        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-            Histogram::noop()
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_reply_of_a_replaced_primary_counts_as_unknown() {
-        let outcomes = Outcomes::default();
-        let _recording = metrics::set_default_local_recorder(&outcomes);
-        let slow = FakeServer { delay: TIMEOUT / 5, ..FakeServer::up("a:1", [Ok(Reply::Int(1))]) };
-        let (nodes, client) = client_of([slow, FakeServer::up("b:1", [Ok(Reply::Int(2))])]);
-        let primary = primary_of(&client).await;
-        let (result, ()) = tokio::join!(run_on(&client, &primary, size()), async {
-            tokio::time::sleep(TIMEOUT / 10).await;
-            nodes.primary.send_replace(1);
-        });
-        assert!(result.as_ref().is_err_and(ServerError::is_unknown), "{result:?}");
-        assert_eq!((outcomes.of("unknown"), outcomes.of("answered")), (1, 0));
-    }
+#[tokio::test(start_paused = true)]
+async fn the_reply_of_a_replaced_primary_counts_as_unknown() {
+    let recorded = count::recorded::Recorded::default();
+    let _recording = metrics::set_default_local_recorder(&recorded);
+    let slow = FakeServer { delay: TIMEOUT / 5, ..FakeServer::up("a:1", [Ok(Reply::Int(1))]) };
+    let (nodes, client) = client_of([slow, FakeServer::up("b:1", [Ok(Reply::Int(2))])]);
+    let primary = primary_of(&client).await;
+    let (result, ()) = tokio::join!(run_on(&client, &primary, size()), async {
+        tokio::time::sleep(TIMEOUT / 10).await;
+        nodes.primary.send_replace(1);
+    });
+    assert!(result.as_ref().is_err_and(ServerError::is_unknown), "{result:?}");
+    let ended = |outcome| recorded.counter("redgrid_requests_total", outcome);
+    assert_eq!((ended("unknown"), ended("answered")), (1, 0));
 }
