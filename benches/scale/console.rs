@@ -25,7 +25,7 @@ use tower::ServiceExt;
 
 use crate::look::Counted;
 use crate::report::Report;
-use crate::traffic::{CLASSIFIED_KEYS, Traffic};
+use crate::traffic::{Traffic, is_of_search};
 use crate::{SOON, Trouble, connected};
 
 /// The page whose content is read.
@@ -219,7 +219,7 @@ impl Scene {
         let ours = entries.into_iter().filter(|(.., name)| name.starts_with(NAME));
         let slow = |(_, _, micros, request, ..): Entry| {
             let words: Vec<_> = request.iter().take(4).map(|word| String::from_utf8_lossy(word)).collect();
-            let is_of_search = words[0] == "SCAN" || words.get(2).is_some_and(|keys| keys == CLASSIFIED_KEYS);
+            let is_of_search = is_of_search(&words[0], words.get(2).map(|keys| keys.as_bytes()));
             Slow { text: format!("{micros} µs: {}", words.join(" ")), is_of_search }
         };
         Ok(ours.map(slow).collect())

@@ -8,9 +8,10 @@ use redgrid_testkit::SeenCommand;
 const LUA: &str = "lua";
 
 /// The keys of the script that describes an object for the search: its own, and eight companions.
-pub(crate) const CLASSIFIED_KEYS: &str = "9";
+const CLASSIFIED_KEYS: &str = "9";
 
-/// The requests and commands that some connections have sent. Commands of scripts belong to the request of the script.
+/// The requests and commands that some connections have sent. Commands of scripts belong to the
+/// request of the script.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
     /// Requests, without those of the search.
@@ -34,7 +35,7 @@ impl Traffic {
         for command in seen {
             let is_request = command.source != LUA;
             if is_request {
-                (is_ours, is_search) = (connections.contains(&command.source), is_of_search(command));
+                (is_ours, is_search) = (connections.contains(&command.source), is_search_request(command));
             }
             match (is_ours, is_search) {
                 (false, _) => {}
@@ -55,7 +56,7 @@ impl Traffic {
             *self.pings.entry(request.source.clone()).or_default() += 1;
         }
         if let [_, keys, key, ..] = &request.args[..]
-            && is_script(request)
+            && is_script(&request.name)
             && *keys == "1"
         {
             self.read.insert(String::from_utf8_lossy(key).into_owned());
@@ -83,11 +84,16 @@ fn is_ping(request: &SeenCommand) -> bool {
     matches!(request.name.as_str(), "PING" | "TIME")
 }
 
-fn is_script(request: &SeenCommand) -> bool {
-    matches!(request.name.as_str(), "EVAL" | "EVALSHA")
+fn is_script(name: &str) -> bool {
+    matches!(name, "EVAL" | "EVALSHA")
 }
 
-/// Whether a request reads a page of keys, or describes an object that was found there.
-fn is_of_search(request: &SeenCommand) -> bool {
-    request.name == "SCAN" || is_script(request) && request.args.get(1).is_some_and(|keys| *keys == CLASSIFIED_KEYS)
+fn is_search_request(request: &SeenCommand) -> bool {
+    is_of_search(&request.name, request.args.get(1).map(|keys| &keys[..]))
+}
+
+/// Whether a request reads a page of keys, or describes an object that was found there. `keys` is
+/// its second argument: of a script, the number of its keys.
+pub(crate) fn is_of_search(name: &str, keys: Option<&[u8]>) -> bool {
+    name == "SCAN" || is_script(name) && keys == Some(CLASSIFIED_KEYS.as_bytes())
 }

@@ -2,12 +2,28 @@
 
 use std::time::Duration;
 
-use redgrid_locks::{AcquireError, Failure, FairLock, Lock, LockHolder, RwLock};
-use redgrid_testkit::{Action, Proxy, wait_until};
+use redgrid_core::Client;
+use redgrid_locks::{AcquireError, Failure, FairLock, Lock, LockGuard, LockHolder, RwLock};
+use redgrid_testkit::{Action, Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with, listening, script, server};
 
 async fn lost(lost: impl Future<Output = redgrid_locks::LostReason>) {
     tokio::time::timeout(SOON, lost).await.expect("the holder is notified");
+}
+
+/// Returns the only holder of a lock that is held.
+async fn only_holder(lock: &Lock) -> LockHolder {
+    lock.inspect().await.unwrap().expect("a held lock").holders.remove(0)
+}
+
+/// Lets a client hold the lock "a". Returns this client, another one that is to free the lock, the
+/// guard, and the holder as the other client sees it.
+async fn held_lock(server: &RedisServer) -> (Client, Client, LockGuard, LockHolder) {
+    let (holder, forcing) = (client(server).await, client(server).await);
+    listening(server, &holder).await;
+    let held = Lock::new(&holder, "a").acquire().await.unwrap();
+    let seen = only_holder(&Lock::new(&forcing, "a")).await;
+    (holder, forcing, held, seen)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -17,14 +33,14 @@ async fn a_later_holder_keeps_the_lock() {
     listening(&server, &two).await;
     let lock = Lock::new(&one, "a");
     let first = lock.acquire().await.unwrap();
-    let seen = lock.inspect().await.unwrap().expect("a held lock").holders.remove(0);
+    let seen = only_holder(&lock).await;
     first.release().await.unwrap();
     assert!(!lock.force_release_if(&seen).await.unwrap().is_done(), "the lock is free");
 
     let second = Lock::new(&two, "a").acquire().await.unwrap();
     assert!(!lock.force_release_if(&seen).await.unwrap().is_done(), "another holder has it");
     assert!(second.is_held());
-    let seen = lock.inspect().await.unwrap().expect("a held lock").holders.remove(0);
+    let seen = only_holder(&lock).await;
     assert_eq!(LockHolder::from_field(seen.field()), seen);
     assert!(lock.force_release_if(&seen).await.unwrap().is_done());
     lost(second.lost()).await;
@@ -103,7 +119,7 @@ async fn a_lost_reply_does_not_make_a_takeover_look_undone() {
     drop(Lock::new(&forcing, "warm").steal().await.unwrap());
     let held = Lock::new(&holder, "a").acquire().await.unwrap();
     let lock = Lock::new(&forcing, "a");
-    let seen = lock.inspect().await.unwrap().expect("a held lock").holders.remove(0);
+    let seen = only_holder(&lock).await;
     proxy.next(1, script!("takeover"), Action::CutAfterForward);
     assert!(lock.force_release_if(&seen).await.unwrap().is_done(), "the second copy finds the first");
     lost(held.lost()).await;
@@ -113,11 +129,8 @@ async fn a_lost_reply_does_not_make_a_takeover_look_undone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_caller_that_polls_late_learns_that_the_holder_has_lost_the_lock() {
     let server = server().await;
-    let (holder, forcing) = (client(&server).await, client(&server).await);
-    listening(&server, &holder).await;
-    let held = Lock::new(&holder, "a").acquire().await.unwrap();
+    let (holder, forcing, held, seen) = held_lock(&server).await;
     let lock = Lock::new(&forcing, "a");
-    let seen = lock.inspect().await.unwrap().expect("a held lock").holders.remove(0);
     let mut forced = std::pin::pin!(lock.force_release_if(&seen));
     assert!(futures_util::poll!(&mut forced).is_pending());
     lost(held.lost()).await;
@@ -132,11 +145,8 @@ async fn a_caller_that_polls_late_learns_that_the_holder_has_lost_the_lock() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shutdown_after_the_takeover_leaves_the_outcome_unknown() {
     let server = server().await;
-    let (holder, forcing) = (client(&server).await, client(&server).await);
-    listening(&server, &holder).await;
-    let held = Lock::new(&holder, "a").acquire().await.unwrap();
+    let (_holder, forcing, held, seen) = held_lock(&server).await;
     let lock = Lock::new(&forcing, "a");
-    let seen = lock.inspect().await.unwrap().expect("a held lock").holders.remove(0);
     let forced = tokio::spawn(async move { lock.force_release_if(&seen).await });
     // The takeover waits for half a second after this.
     lost(held.lost()).await;

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use redgrid_core::observe::{FLEET_METRICS, Form, KINDS, METRICS, Metric, describe};
 use redgrid_core::{Client, ConnectionEvent};
+use redgrid_local_cached_map::{LocalCachedMap, Options};
 use redgrid_locks::{AcquireError, Election, FairLock, Lock, RwLock};
 use redgrid_semaphore::Semaphore;
 use redgrid_testkit::wait_until;
@@ -22,6 +23,18 @@ use recorded::{recorded, recorder, runtime};
 
 async fn until_subscribed(client: &Client) {
     wait_until(SOON, async || client.health().await.nodes[0].subscribed >= 1).await;
+}
+
+/// Returns a cache with room for two entries, as soon as it serves them.
+async fn small_cache(client: &Client, family: &'static str) -> LocalCachedMap<String, u64> {
+    let options = Options::default().max_entries(2).family(family);
+    let cache = LocalCachedMap::with_options(client, "prices", options);
+    wait_until(SOON, async || {
+        cache.get("nothing").await.unwrap();
+        cache.is_active()
+    })
+    .await;
+    cache
 }
 
 #[test]

@@ -4,17 +4,16 @@ use std::time::Duration;
 
 use redgrid_core::fence::{Fence, FenceError};
 use redgrid_core::{Client, Failure};
-use redgrid_local_cached_map::{LocalCachedMap, Options};
 use redgrid_locks::{Election, Lock};
 use redgrid_map::Map;
 use redgrid_rate_limiter::{GcraLimiter, LimitError, Quota, Rate, RateLimiter};
 use redgrid_reliable_queue::{QueueError, QueueSettings, ReliableQueue};
-use redgrid_testkit::wait_until;
 use redgrid_tests::{SOON, client, client_with, server};
 use redgrid_topic::Topic;
 use redgrid_transaction::{Transaction, TransactionError};
 
 use super::recorded::{Recorded, recorded};
+use super::small_cache;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -107,13 +106,7 @@ fn reads_and_entries_of_a_cache_are_counted() {
     recorded(|mut recorded| async move {
         let server = server().await;
         let client = client(&server).await;
-        let options = Options::default().max_entries(2).family("orders");
-        let prices: LocalCachedMap<String, u64> = LocalCachedMap::with_options(&client, "prices", options);
-        wait_until(SOON, async || {
-            prices.get("nothing").await.unwrap();
-            prices.is_active()
-        })
-        .await;
+        let prices = small_cache(&client, "orders").await;
         for key in 0..50 {
             prices.set(&key.to_string(), &1).await.unwrap();
             prices.get(&key.to_string()).await.unwrap();

@@ -7,13 +7,12 @@ use std::time::Duration;
 use redgrid_core::Client;
 use redgrid_core::fence::Fence;
 use redgrid_core::observe::METRICS;
-use redgrid_local_cached_map::{LocalCachedMap, Options};
+use redgrid_local_cached_map::LocalCachedMap;
 use redgrid_locks::{Election, Lock};
 use redgrid_map::Map;
 use redgrid_rate_limiter::{GcraLimiter, Quota};
 use redgrid_reliable_queue::ReliableQueue;
-use redgrid_testkit::wait_until;
-use redgrid_tests::{SOON, client, server};
+use redgrid_tests::{client, server};
 use redgrid_topic::Topic;
 use redgrid_transaction::Transaction;
 use serde_json::Value;
@@ -22,6 +21,7 @@ use super::contrib::{LABELS_OF_PROMETHEUS, all, grouped, metric};
 use super::dashboards::dashboards;
 use super::names_in;
 use super::recorded::{Recorded, recorded};
+use super::small_cache;
 
 const STOCK: u32 = 10;
 const BUYERS: u32 = 20;
@@ -127,13 +127,7 @@ async fn around(client: &Client, recorded: &mut Recorded) -> LocalCachedMap<Stri
     tx.map::<String, u32>("sold").set("ticket", &STOCK).unwrap();
     tx.commit().await.unwrap();
 
-    let options = Options::default().max_entries(2).family("sale");
-    let prices: LocalCachedMap<String, u64> = LocalCachedMap::with_options(client, "prices", options);
-    wait_until(SOON, async || {
-        prices.get("nothing").await.unwrap();
-        prices.is_active()
-    })
-    .await;
+    let prices = small_cache(client, "sale").await;
     for key in 0..50 {
         prices.set(&key.to_string(), &1).await.unwrap();
         prices.get(&key.to_string()).await.unwrap();

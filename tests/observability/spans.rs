@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use redgrid_core::{Client, Config};
+use redgrid_core::Client;
 use redgrid_locks::{Lock, RwLock};
 use redgrid_testkit::Monitor;
-use redgrid_tests::{client, server};
+use redgrid_tests::{client, client_with, server};
 use tracing::Subscriber;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -64,9 +64,8 @@ impl Visit for Reader {
 async fn each_operation_is_one_span_with_its_outcome() {
     let _alone = ONE_AT_A_TIME.lock().await;
     let seen = Seen::default();
-    let subscriber = tracing_subscriber::registry().with(seen.clone());
     // The whole test runs on this thread.
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let _guard = subscribe(&seen);
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let lock = |client: &Client| Lock::new(client, "a").family("orders");
@@ -150,7 +149,7 @@ async fn a_denied_lookup_of_the_holder_is_not_repeated() {
     observer.cmd(&["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-hrandfield"]).await.unwrap();
     let holder = client(&server).await;
     let url = format!("redis://app:secret@{}", server.addr());
-    let waiter = Client::connect(Config::from_url(&url).unwrap()).await.unwrap();
+    let waiter = client_with(&url, |config| config).await;
     let _held = Lock::new(&holder, "a").acquire().await.unwrap();
     let _guard = subscribe(&seen);
     for _ in 0..3 {

@@ -65,7 +65,7 @@ impl Reading<Living> {
     /// Returns whether there are two lists that are far enough apart to show that a client is gone.
     pub(crate) fn has_second_look(&self) -> bool {
         let (Some(living), Some(read_at)) = (self.get(), self.read_at()) else { return false };
-        living.earlier.first().is_some_and(|(_, at)| at.saturating_add(LOOKS_APART_MS) <= read_at)
+        living.first_look(read_at).is_some()
     }
 
     /// Returns the state of a client in the last list.
@@ -103,7 +103,7 @@ pub(crate) struct Snapshot {
     /// The number of keys of all primaries; `None` if it is not known.
     pub(crate) keys: Option<u64>,
     /// The replicas in the last replies to `INFO`, by their addresses, each with the bytes that it
-    /// has not confirmed. Those of a primary that does not answer are not known.
+    /// has not confirmed. The replicas of a primary that does not answer are not known.
     pub(crate) replica_lags: BTreeMap<String, u64>,
     /// The clients with a channel.
     pub(crate) living: Reading<Living>,
@@ -205,9 +205,14 @@ impl Living {
     /// Returns the time from which a client is known to be absent; `None` unless it is absent from
     /// this list, from one that is at least [`LOOKS_APART_MS`] older, and from each list between.
     pub(crate) fn absent_since(&self, client: &str, read_at: u64) -> Option<u64> {
-        let (_, first) = self.earlier.first().filter(|(_, at)| at.saturating_add(LOOKS_APART_MS) <= read_at)?;
+        let first = self.first_look(read_at)?;
         let is_absent = !self.has(client) && self.earlier.iter().all(|(clients, _)| !clients.contains_key(client));
-        is_absent.then_some(*first)
+        is_absent.then_some(first)
+    }
+
+    /// Returns the time of the oldest list, if it is old enough to show that a client is gone.
+    fn first_look(&self, read_at: u64) -> Option<u64> {
+        self.earlier.first().map(|(_, at)| *at).filter(|at| at.saturating_add(LOOKS_APART_MS) <= read_at)
     }
 
     /// Returns whether the client with this UUID lives.

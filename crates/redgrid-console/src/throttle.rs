@@ -1,8 +1,9 @@
-//! A limit of failed logins for each address.
+//! A limit of wrong tokens for each address.
 //!
-//! The right token is always accepted: behind a proxy all requests come from one address, and one
-//! wrong script must not lock out everybody. Tokens are too long to be guessed; the limit keeps
-//! tries cheap and visible.
+//! For requests that may not read, the right token is always accepted: behind a proxy all requests
+//! come from one address, and one wrong script must not lock out all users. Tokens are too long to
+//! be guessed; the limit keeps tries cheap and visible. Requests that may read get no answer about
+//! their token. After five wrong ones, their header is ignored, so the right one is not accepted.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};

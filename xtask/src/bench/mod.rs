@@ -64,7 +64,7 @@ pub(crate) struct Options {
     /// How long locks are held (W5), in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
     hold: f64,
-    /// Measures only W2 with 8 tasks while this many consoles show its lock, beside without
+    /// Measures only W2 with 8 tasks, with and without this many consoles that show its lock
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["peers", "only", "drivers", "write"])]
     consoles: Option<u32>,
     /// Writes the tables into docs/internals/measurements.md, and draws the pictures in docs/images

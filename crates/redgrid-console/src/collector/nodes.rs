@@ -176,6 +176,7 @@ mod tests {
         assert_eq!((take_servers(&mut snapshot, new.into_iter(), 1), snapshot.keys), (true, Some(9)));
         assert_eq!(snapshot.servers.get().map(|servers| servers.len()), Some(2));
     }
+
     #[test]
     fn lags_of_replicas_are_those_that_a_primary_reports_now() {
         let replica = |number: u32, ip: &str, offset: u32| {

@@ -36,6 +36,9 @@ pub(crate) struct Interest {
     pub(crate) name: Option<String>,
 }
 
+/// The page as which a scrape of metrics counts.
+static OVERVIEW: Interest = Interest { page: Page::Overview, name: None };
+
 /// Objects of lists, each with its group.
 pub(crate) type ObjectNames = BTreeSet<(Group, String)>;
 
@@ -141,27 +144,21 @@ impl Viewers {
 
     /// Counts a page for 30 s.
     pub(crate) fn linger(&mut self, interest: Interest, now: Instant) {
-        self.linger_until(interest, now, now + LINGERING);
+        self.lingering.retain(|(one, until)| *one != interest && now < *until);
+        if self.lingering.len() >= MOST_LINGERING {
+            self.lingering.remove(0);
+        }
+        self.lingering.push((interest, now + LINGERING));
     }
 
     /// Counts the overview for 90 s, because of a scrape.
     pub(crate) fn scraped(&mut self, now: Instant) {
-        self.linger_until(Interest { page: Page::Overview, name: None }, now, now + SCRAPED);
         self.scraped_until = Some(now + SCRAPED);
     }
 
     /// Returns whether metrics were scraped within the last 90 s.
     pub(crate) fn is_scraped(&self, now: Instant) -> bool {
         self.scraped_until.is_some_and(|until| now < until)
-    }
-
-    fn linger_until(&mut self, interest: Interest, now: Instant, until: Instant) {
-        let before = self.lingering.iter().find(|(one, _)| *one == interest).map(|(_, until)| *until);
-        self.lingering.retain(|(one, until)| *one != interest && now < *until);
-        if self.lingering.len() >= MOST_LINGERING {
-            self.lingering.remove(0);
-        }
-        self.lingering.push((interest, before.map_or(until, |before| before.max(until))));
     }
 
     /// Returns whether a viewer needs a source.
@@ -211,7 +208,8 @@ impl Viewers {
     fn interests(&mut self, now: Instant) -> impl Iterator<Item = &Interest> {
         self.lingering.retain(|(_, until)| now < *until);
         let open = self.open.values().filter(move |open| open.is_read(now)).map(|open| &open.interest);
-        open.chain(self.lingering.iter().map(|(interest, _)| interest))
+        let scraped = self.is_scraped(now).then_some(&OVERVIEW);
+        open.chain(self.lingering.iter().map(|(interest, _)| interest)).chain(scraped)
     }
 
     /// Returns whether the work is to be started.

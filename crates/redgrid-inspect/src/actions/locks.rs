@@ -99,8 +99,8 @@ async fn force(client: &Client, view: &LockView, holder: &LockHolder) -> Result<
     }
 }
 
-/// Wakes the first waiter of a lock that was freed as a plain or fenced one. If no waiter was in the
-/// queue of a fair lock when it was read, it looks like a plain one.
+/// Wakes the first waiter of a lock that was freed as a plain or fenced one. A fair lock looks like
+/// that if it had no waiters when it was read, whatever keys an earlier use of the name has left.
 ///
 /// If the takeover could not be released yet, the lock is still held. So without a waiter that was
 /// woken, this is tried again in the background.

@@ -47,8 +47,7 @@ impl Requirements {
     /// it would record in its ACL log.
     ///
     /// These checks remain: versions, replicas and their links, clocks, and servers that are not
-    /// reached.
-    /// Nothing is written.
+    /// reached. Nothing is written.
     pub fn for_reader(mut self) -> Self {
         self.is_for_reader = true;
         self.read_only()

@@ -4,11 +4,19 @@ use std::time::Duration;
 
 use redgrid_inspect::{ActionOutcome, Actions, Inspector, Mode, Operator, Refusal};
 use redgrid_locks::{Holder, RwLock};
-use redgrid_testkit::{Action, Proxy};
+use redgrid_testkit::{Action, Observer, Proxy};
 
 use crate::actions::{actions, reason};
 use crate::force::{field, lost, outcome};
-use crate::support::{ONE, client, observer, send, server};
+use crate::support::{JAVA, ONE, client, observer, send, server};
+
+/// Writes the lock of a thread of Redisson that reads and writes. Returns both fields.
+async fn hold_both(observer: &Observer) -> (String, String) {
+    let (reader, writer) = (format!("{JAVA}:1"), format!("{JAVA}:1:write"));
+    send(observer, &["HSET", "prices", "mode", "write", &writer, "1", &reader, "1"]).await;
+    send(observer, &["PEXPIRE", "prices", "60000"]).await;
+    (reader, writer)
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_reader_of_several_loses_its_hold() {
@@ -37,10 +45,7 @@ async fn a_reader_that_writes_loses_only_its_read() {
     let server = server().await;
     let observer = observer(&server).await;
     let actions = actions(&server.url()).await;
-    // A thread of Redisson that writes and reads.
-    let (reader, writer) = (format!("{ONE}:1"), format!("{ONE}:1:write"));
-    send(&observer, &["HSET", "prices", "mode", "write", &writer, "1", &reader, "1"]).await;
-    send(&observer, &["PEXPIRE", "prices", "60000"]).await;
+    let (reader, writer) = hold_both(&observer).await;
     assert_eq!(outcome(&actions, "prices", &reader).await, ActionOutcome::Done { count: 1 });
     assert_eq!(field(actions.inspector(), "prices").await, writer);
     // It does not read any more, and keeps the write lock.
@@ -56,10 +61,8 @@ async fn a_writer_that_reads_loses_only_its_write() {
     let server = server().await;
     let observer = observer(&server).await;
     let actions = actions(&server.url()).await;
-    // A thread of Redisson that reads in its write, and has the write for longer than a takeover.
-    let (reader, writer) = (format!("{ONE}:1"), format!("{ONE}:1:write"));
-    send(&observer, &["HSET", "prices", "mode", "write", &writer, "1", &reader, "1"]).await;
-    send(&observer, &["PEXPIRE", "prices", "60000"]).await;
+    // It has the write for longer than a takeover.
+    let (reader, writer) = hold_both(&observer).await;
     assert_eq!(outcome(&actions, "prices", &writer).await, ActionOutcome::Done { count: 1 });
     assert_eq!(field(actions.inspector(), "prices").await, reader);
     assert_eq!(observer.query::<String>(&["HGET", "prices", "mode"]).await.expect("an answer"), "read");

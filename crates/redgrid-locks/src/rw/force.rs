@@ -8,9 +8,6 @@ use super::{RwLock, kinds};
 use crate::AcquireError;
 use crate::takeover::ForcedRelease;
 
-/// The end of the field of a writer.
-const WRITER: &str = ":write";
-
 impl RwLock {
     /// Removes the hold with this field on the server: `<client id>:<number>` for a reader,
     /// `<client id>:<number>:write` for the writer. All other holds remain: a writer that also
@@ -38,7 +35,7 @@ impl RwLock {
     /// If the future is dropped early, the hold may or may not be removed.
     pub async fn force_release_field(&self, field: impl AsRef<str>) -> Result<ForcedRelease, AcquireError> {
         let field = field.as_ref();
-        match field.strip_suffix(WRITER) {
+        match field.strip_suffix(kinds::WRITER) {
             Some(writer) => {
                 let writer = Bytes::copy_from_slice(writer.as_bytes());
                 self.take_over_and_release(TakeoverFrom::Holder(writer)).await

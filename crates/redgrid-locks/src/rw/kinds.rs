@@ -66,9 +66,12 @@ fn timeout_key_of(key: &[u8], field: &[u8], entry: usize) -> Bytes {
     [braces[0], key, braces[1], b":", field, b":rwlock_timeout:", entry.to_string().as_bytes()].concat().into()
 }
 
+/// The end of the field of a writer.
+pub(super) const WRITER: &str = ":write";
+
 /// Returns the holder field of a writer, whose suffix distinguishes it from a reader.
 fn writer_field(field: &[u8]) -> Bytes {
-    [field, b":write"].concat().into()
+    [field, WRITER.as_bytes()].concat().into()
 }
 
 /// Returns the field that keeps a lock taken after its holder has released it.
@@ -115,7 +118,8 @@ pub(crate) fn evict_expired_requests(target: &LockKeys, holders: &[Bytes]) -> Ve
     let fields = holders.get(2..).unwrap_or_default().chunks_exact(2);
     let reader = |pair: &[Bytes]| {
         let entries = std::str::from_utf8(&pair[1]).ok()?.parse::<usize>().ok()?;
-        let is_checked = (1..=MAX_ENTRIES).contains(&entries) && pair[0] != "mode" && !pair[0].ends_with(b":write");
+        let is_checked =
+            (1..=MAX_ENTRIES).contains(&entries) && pair[0] != "mode" && !pair[0].ends_with(WRITER.as_bytes());
         is_checked.then(|| (pair[0].clone(), entries))
     };
     let readers: Vec<(Bytes, usize)> = fields.filter_map(reader).collect();

@@ -287,7 +287,8 @@ impl RwLock {
         // A reader's field ends with its number. Other fields are Redisson's, or that of the
         // writer, which ends with `:write`.
         let (readers, others): (Vec<_>, Vec<_>) = state.holders.into_iter().partition(|holder| holder.number.is_some());
-        let writers = others.iter().filter_map(|other| Some((other.client.strip_suffix(":write")?, other.entries)));
+        let writers =
+            others.iter().filter_map(|other| Some((other.client.strip_suffix(kinds::WRITER)?, other.entries)));
         let writer = writers.map(|(field, entries)| LockHolder::of(field, entries)).next();
         Ok(Some(RwState { writer, readers, holder_count: state.holder_count, remaining: state.remaining }))
     }
@@ -333,7 +334,7 @@ impl RwLock {
     pub async fn force_release_if(&self, holder: &LockHolder) -> Result<ForcedRelease, AcquireError> {
         let field = holder.field();
         // With this suffix, a tool shows the field of a writer, which is no reader.
-        let (field, is_reader) = field.strip_suffix(":write").map_or((&field[..], true), |field| (field, false));
+        let (field, is_reader) = field.strip_suffix(kinds::WRITER).map_or((&field[..], true), |field| (field, false));
         let field = Bytes::copy_from_slice(field.as_bytes());
         let written = self.take_over_and_release(TakeoverFrom::Holder(field.clone())).await?;
         if !is_reader {
