@@ -185,7 +185,8 @@ pub(crate) struct BenchOptions {
     /// Read jobs from stdin, one per line
     #[arg(long)]
     pub(crate) serve: bool,
-    /// The workload: W1, W2, W3, W4, W4adder, W5, W6fair, W6rw, W6sem or W6latch
+    /// The workload: W1, W2, W3, W4, W4adder, W5, W6fair, W6rw, W6sem, W6latch,
+    /// W7queue or W7push
     #[arg(long, value_name = "NAME", default_value = "W1")]
     pub(crate) workload: String,
     /// Concurrent tasks
@@ -312,6 +313,8 @@ Workloads:
   W6rw     as W2, with a read-write lock; one in ten acquires writes
   W6sem    all tasks share eight permits without leases
   W6latch  all tasks wait for a latch, 20 times: from its count-down until the last task is awake
+  W7queue  push a message to a reliable queue, receive one and acknowledge it, in all tasks
+  W7push   push messages to a reliable queue, in all tasks
 
 A context that is in use does not count here: name it with --context.";
 

@@ -13,6 +13,8 @@ pub(super) struct ServerCounters {
     pub(super) bytes: f64,
     /// Seconds of processor time.
     pub(super) cpu: f64,
+    /// Microseconds in which scripts were executed.
+    pub(super) scripts: f64,
 }
 
 impl ServerCounters {
@@ -35,8 +37,14 @@ impl ServerCounters {
                 // This request itself is not counted.
                 "cmdstat_info" => {}
                 _ if name.starts_with("cmdstat_") => {
-                    let calls = value.split(',').find_map(|part| part.strip_prefix("calls="));
-                    counters.commands += calls.and_then(|calls| calls.parse::<f64>().ok()).unwrap_or_default();
+                    let figure = |prefix| {
+                        let text = value.split(',').find_map(|part| part.strip_prefix(prefix));
+                        text.and_then(|text| text.parse::<f64>().ok()).unwrap_or_default()
+                    };
+                    counters.commands += figure("calls=");
+                    if matches!(name, "cmdstat_eval" | "cmdstat_evalsha") {
+                        counters.scripts += figure("usec=");
+                    }
                 }
                 _ => {}
             }
@@ -50,6 +58,7 @@ impl ServerCounters {
             commands: self.commands - before.commands,
             bytes: self.bytes - before.bytes,
             cpu: self.cpu - before.cpu,
+            scripts: self.scripts - before.scripts,
         }
     }
 }
@@ -63,7 +72,7 @@ mod tests {
         let info = "# Stats\r\ntotal_net_input_bytes:100\r\ntotal_net_output_bytes:50\r\n# CPU\r\nused_cpu_sys:0.25\r\nused_cpu_user:0.5\r\n\
                     # Commandstats\r\ncmdstat_evalsha:calls=3,usec=1\r\ncmdstat_client|list:calls=2,usec=1\r\ncmdstat_info:calls=9,usec=1\r\n";
         let counters = ServerCounters::read(info);
-        assert_eq!(counters, ServerCounters { commands: 5.0, bytes: 150.0, cpu: 0.75 });
+        assert_eq!(counters, ServerCounters { commands: 5.0, bytes: 150.0, cpu: 0.75, scripts: 1.0 });
         assert_eq!(counters.since(counters), ServerCounters::default());
     }
 }

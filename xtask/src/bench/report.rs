@@ -116,9 +116,9 @@ impl fmt::Display for Report {
             writeln!(f, "\n### {}\n", row.name)?;
             writeln!(
                 f,
-                "| driver | a second | × ours | p50 µs | p99 µs | spread | sent + inside | bytes | server µs | client µs | allocations | wrong |"
+                "| driver | a second | × ours | p50 µs | p99 µs | spread | sent + inside | bytes | script µs | server µs | client µs | allocations | wrong |"
             )?;
-            writeln!(f, "|---|---|---|---|---|---|---|---|---|---|---|---|")?;
+            writeln!(f, "|---|---|---|---|---|---|---|---|---|---|---|---|---|")?;
             for one in measured {
                 writeln!(f, "{}", driver(one, rounds(measured, OURS)))?;
             }
@@ -158,6 +158,7 @@ fn driver(measured: &Measured, ours: &[Option<Section>]) -> String {
         of(|section| section.spread),
         sample.map_or("–".to_owned(), |sample| format!("{:.2} + {:.2}", sample.sent, sample.inside)),
         of(|section| Some(section.bytes)),
+        of(|section| Some(section.scripts)),
         of(|section| Some(section.server_cpu)),
         of(|section| section.client_cpu),
         figure(sample.and_then(|sample| sample.allocations)),

@@ -72,7 +72,7 @@ const fn row(name: &'static str, workload: &'static str, tasks: u32) -> Row {
 }
 
 /// The workloads, in the order of measurement.
-pub(super) const ROWS: [Row; 13] = [
+pub(super) const ROWS: [Row; 17] = [
     Row { models: &["raw1", "fred", "rawmux"], goals: (Some(2.4), Some(0.8)), ..row("W1, 1 task", "W1", 1) },
     Row {
         models: &["rawpipe", "fred", "rawmux", "rawpipe-str"],
@@ -149,4 +149,8 @@ pub(super) const ROWS: [Row; 13] = [
         goals: (Some(25.0), Some(0.7)),
         ..row("W6 latch, 100 waiters", "W6latch", 100)
     },
+    row("W7 queue, 1 task", "W7queue", 1),
+    row("W7 queue, 64 tasks", "W7queue", 64),
+    row("W7 push, 1 task", "W7push", 1),
+    row("W7 push, 64 tasks", "W7push", 64),
 ];

@@ -30,6 +30,9 @@ pub(super) struct Section {
     pub(super) spread: Option<f64>,
     /// Bytes per operation, in both directions.
     pub(super) bytes: f64,
+    /// Microseconds per operation in which the server executed scripts, without reading requests
+    /// and writing replies.
+    pub(super) scripts: f64,
     /// Microseconds of processor time per operation.
     pub(super) server_cpu: f64,
     pub(super) client_cpu: Option<f64>,
@@ -127,6 +130,7 @@ impl Section {
             stuck: sum("stuck"),
             spread: lucky.and_then(|(least, most)| (least > 0.0).then(|| most / least)),
             bytes: counters.bytes / each,
+            scripts: counters.scripts / each,
             server_cpu: counters.cpu * 1e6 / each,
             client_cpu: client.map(|client| client.as_secs_f64() * 1e6 / each),
         }
@@ -154,11 +158,11 @@ mod tests {
     #[test]
     fn concurrent_processes_are_one_section() {
         let of = |ops: u64, secs: f64, p99: f64| json!({"ops": ops, "secs": secs, "ops_s": 1, "p50_us": 10.0, "p99_us": p99, "errors": 1});
-        let counters = ServerCounters { commands: 0.0, bytes: 4000.0, cpu: 0.004 };
+        let counters = ServerCounters { commands: 0.0, bytes: 4000.0, cpu: 0.004, scripts: 800.0 };
         let section = Section::of(&[of(100, 1.0, 40.0), of(300, 2.0, 50.0)], counters, Some(Duration::from_millis(8)));
         assert_eq!((section.ops, section.rate, section.p99, section.errors), (400.0, 200.0, 50.0, 2.0));
         assert_eq!((section.spread, section.bytes), (Some(3.0), 10.0));
-        assert_eq!((section.server_cpu.round(), section.client_cpu), (10.0, Some(20.0)));
+        assert_eq!((section.scripts, section.server_cpu.round(), section.client_cpu), (2.0, 10.0, Some(20.0)));
     }
 
     #[test]

@@ -59,11 +59,17 @@ pub(super) enum Workload {
     W6Sem,
     /// All tasks wait for a countdown latch.
     W6Latch,
+    /// Push, receive and acknowledge messages of one reliable queue.
+    W7Queue,
+    /// Push messages to one reliable queue.
+    W7Push,
 }
 
 /// A workload that this driver does not have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no workload `{0}` here; there are W1, W2, W3, W4, W4adder, W5, W6fair, W6rw, W6sem and W6latch")]
+#[error(
+    "no workload `{0}` here; there are W1, W2, W3, W4, W4adder, W5, W6fair, W6rw, W6sem, W6latch, W7queue and W7push"
+)]
 pub(super) struct Unsupported(String);
 
 impl FromStr for Workload {
@@ -81,6 +87,8 @@ impl FromStr for Workload {
             "W6rw" => Ok(Workload::W6Rw),
             "W6sem" => Ok(Workload::W6Sem),
             "W6latch" => Ok(Workload::W6Latch),
+            "W7queue" => Ok(Workload::W7Queue),
+            "W7push" => Ok(Workload::W7Push),
             _ => Err(Unsupported(name.to_owned())),
         }
     }
@@ -99,6 +107,8 @@ impl fmt::Display for Workload {
             Workload::W6Rw => "W6rw",
             Workload::W6Sem => "W6sem",
             Workload::W6Latch => "W6latch",
+            Workload::W7Queue => "W7queue",
+            Workload::W7Push => "W7push",
         })
     }
 }
@@ -212,7 +222,7 @@ mod tests {
 
     #[test]
     fn invalid_words_are_named() {
-        assert!(Job::from_words("workload=W7").unwrap_err().is::<Unsupported>());
+        assert!(Job::from_words("workload=W8").unwrap_err().is::<Unsupported>());
         for (words, word) in [("tasks=many", "tasks=many"), ("secs=-1", "-1 s"), ("warm=NaN", "NaN"), ("n=", "n=")] {
             let error = Job::from_words(words).unwrap_err().to_string();
             assert!(error.contains(word), "{words}: {error}");

@@ -16,6 +16,7 @@ mod latency;
 mod number;
 mod outcome;
 mod permits;
+mod queue;
 mod reading;
 mod serve;
 mod start;
@@ -81,6 +82,7 @@ impl Driver {
             Workload::W3 => flash_sale::run(&self.grid, job, start).await,
             Workload::W4 => number::run(&self.grid, job, start).await,
             Workload::W4Adder => adder::run(&self.grid, job, start).await,
+            Workload::W7Queue | Workload::W7Push => queue::run(&self.grid, job, start).await,
             Workload::W5 => held::run(&self.grid, job, start, &mut self.held).await,
         }
     }

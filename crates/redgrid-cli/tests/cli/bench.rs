@@ -137,6 +137,11 @@ async fn a_served_driver_does_each_workload_and_quits_with_0() {
     let line = driver.job("workload=W6latch tasks=8 rounds=4 prefix=h");
     assert_eq!(assert_cycles(&line, "W6latch", 8), 4);
 
+    for workload in ["W7queue", "W7push"] {
+        let line = driver.job(&format!("workload={workload} tasks=8 ops=200 warm=0.01 prefix=q"));
+        assert_eq!(assert_cycles(&line, workload, 8), 200);
+    }
+
     let line = driver.job("workload=W4adder tasks=4 ops=10000 warm=0.01 prefix=j");
     assert_eq!(assert_cycles(&line, "W4adder", 4), 10_000);
 
@@ -196,9 +201,9 @@ async fn an_unsupported_job_is_answered_and_the_next_one_is_run() {
     let mut driver = Driver::start(&server, &["--threads", "1"]);
     for (words, unsupported, told) in [
         (
-            "workload=W7 tasks=1 ops=1",
+            "workload=W8 tasks=1 ops=1",
             Some(true),
-            "no workload `W7` here; there are W1, W2, W3, W4, W4adder, W5, W6fair, W6rw, W6sem and W6latch",
+            "no workload `W8` here; there are W1, W2, W3, W4, W4adder, W5, W6fair, W6rw, W6sem, W6latch, W7queue and W7push",
         ),
         ("workload=W1 tasks=few", Some(false), "`tasks=few` is not understood: invalid digit found in string"),
         ("workload=W3 tasks=1 prefix=e", None, "there is no stock to sell; SET e:stock to a number first"),
