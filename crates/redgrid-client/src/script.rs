@@ -19,8 +19,8 @@ use crate::connection::Request;
 /// The text of a script and its hash.
 pub struct ScriptText {
     name: Cow<'static, str>,
-    /// A text that several scripts share. On first use, it is prepended to the script's own text.
-    prelude: &'static str,
+    /// Texts that several scripts share. On first use, they are prepended to the script's own text.
+    preludes: [&'static str; 2],
     text: Cow<'static, str>,
     full_text: OnceLock<String>,
     bytes: OnceLock<Bytes>,
@@ -29,16 +29,11 @@ pub struct ScriptText {
 
 impl ScriptText {
     pub(crate) const fn new(name: &'static str, text: &'static str) -> Self {
-        ScriptText::with_prelude("", name, text)
+        ScriptText::from_parts(Cow::Borrowed(name), [""; 2], Cow::Borrowed(text))
     }
 
-    /// Creates a script that begins with `prelude`.
-    const fn with_prelude(prelude: &'static str, name: &'static str, text: &'static str) -> Self {
-        ScriptText::from_parts(Cow::Borrowed(name), prelude, Cow::Borrowed(text))
-    }
-
-    const fn from_parts(name: Cow<'static, str>, prelude: &'static str, text: Cow<'static, str>) -> Self {
-        ScriptText { name, prelude, text, full_text: OnceLock::new(), bytes: OnceLock::new(), sha: OnceLock::new() }
+    const fn from_parts(name: Cow<'static, str>, preludes: [&'static str; 2], text: Cow<'static, str>) -> Self {
+        ScriptText { name, preludes, text, full_text: OnceLock::new(), bytes: OnceLock::new(), sha: OnceLock::new() }
     }
 
     /// Returns the script's name in errors and traces, such as `lock/acquire`.
@@ -46,11 +41,11 @@ impl ScriptText {
         &self.name
     }
 
-    /// Returns the script's Lua source, including the prelude.
+    /// Returns the script's Lua source, including the preludes.
     pub fn text(&self) -> &str {
-        match self.prelude {
-            "" => &self.text,
-            prelude => self.full_text.get_or_init(|| format!("{prelude}{}", self.text)),
+        match self.preludes {
+            ["", ""] => &self.text,
+            [first, second] => self.full_text.get_or_init(|| [first, second, &self.text].concat()),
         }
     }
 
@@ -98,7 +93,7 @@ pub struct OwnedScript(Arc<ScriptText>);
 impl OwnedScript {
     /// Creates a script from its name (for errors) and text.
     pub fn new(name: impl Into<Cow<'static, str>>, text: impl Into<Cow<'static, str>>) -> Self {
-        OwnedScript(Arc::new(ScriptText::from_parts(name.into(), "", text.into())))
+        OwnedScript(Arc::new(ScriptText::from_parts(name.into(), [""; 2], text.into())))
     }
 
     /// Returns a call of the script with these keys, which must share a slot. Add arguments to the
@@ -163,9 +158,9 @@ impl BulkScript {
         BulkScript(ScriptText::new(name, text))
     }
 
-    /// Creates a script that begins with `prelude`, a text that several scripts share.
-    pub const fn with_prelude(prelude: &'static str, name: &'static str, text: &'static str) -> Self {
-        BulkScript(ScriptText::with_prelude(prelude, name, text))
+    /// Creates a script that begins with `preludes`, texts that several scripts share.
+    pub const fn with_preludes(preludes: [&'static str; 2], name: &'static str, text: &'static str) -> Self {
+        BulkScript(ScriptText::from_parts(Cow::Borrowed(name), preludes, Cow::Borrowed(text)))
     }
 
     /// Returns a call of the script with these keys. Add arguments to the returned request.

@@ -6,9 +6,9 @@ use redgrid_core::BulkScript;
 const HOLDERS: &str = include_str!("scripts/holders.lua");
 
 pub(crate) static LOCK: BulkScript =
-    BulkScript::with_prelude(HOLDERS, "inspect/lock", include_str!("scripts/lock.lua"));
+    BulkScript::with_preludes([HOLDERS, ""], "inspect/lock", include_str!("scripts/lock.lua"));
 pub(crate) static CLASSIFY: BulkScript =
-    BulkScript::with_prelude(HOLDERS, "inspect/classify", include_str!("scripts/classify.lua"));
+    BulkScript::with_preludes([HOLDERS, ""], "inspect/classify", include_str!("scripts/classify.lua"));
 pub(crate) static QUEUE: BulkScript = BulkScript::new("inspect/queue", include_str!("scripts/queue.lua"));
 pub(crate) static SYNCHRONIZER: BulkScript =
     BulkScript::new("inspect/synchronizer", include_str!("scripts/synchronizer.lua"));

@@ -59,20 +59,37 @@ const PLAIN_PRELUDE: &str = include_str!("plain.lua");
 #[derive(Debug)]
 pub struct IdempotentScript<const KEYS: usize>(ScriptTexts);
 
-/// The script with [`PRELUDE`] before it, and the same script with [`PLAIN_PRELUDE`] before it.
+/// The script with its fast path and [`PRELUDE`] before it, and the same script with
+/// [`PLAIN_PRELUDE`] before it.
 #[derive(Debug)]
 struct ScriptTexts {
     exactly_once: BulkScript,
     plain: BulkScript,
 }
 
+impl ScriptTexts {
+    const fn new(fast_path: &'static str, name: &'static str, text: &'static str) -> Self {
+        ScriptTexts {
+            exactly_once: BulkScript::with_preludes([fast_path, PRELUDE], name, text),
+            plain: BulkScript::with_preludes([PLAIN_PRELUDE, ""], name, text),
+        }
+    }
+}
+
 impl<const KEYS: usize> IdempotentScript<KEYS> {
     /// Creates a script from its name (for errors) and its text; the deduplication is added.
     pub const fn new(name: &'static str, text: &'static str) -> Self {
-        IdempotentScript(ScriptTexts {
-            exactly_once: BulkScript::with_prelude(PRELUDE, name, text),
-            plain: BulkScript::with_prelude(PLAIN_PRELUDE, name, text),
-        })
+        IdempotentScript(ScriptTexts::new("", name, text))
+    }
+
+    /// Creates a script that begins with a fast path, before the deduplication.
+    ///
+    /// In many cases, the fast path executes the request with fewer commands. Then it checks the
+    /// deadline, stores the number and the reply, and returns the reply, all as described in the
+    /// head of `dedup.lua`. In all other cases, in particular for a copy of an executed request, it
+    /// changes nothing, and the rest of the script is executed.
+    pub const fn with_fast_path(name: &'static str, fast_path: &'static str, text: &'static str) -> Self {
+        IdempotentScript(ScriptTexts::new(fast_path, name, text))
     }
 
     /// Returns a call of the script with these keys. The caller then adds the arguments.
@@ -93,10 +110,7 @@ pub struct IdempotentBulkScript(ScriptTexts);
 impl IdempotentBulkScript {
     /// Creates a script from its name (for errors) and its text; the deduplication is added.
     pub const fn new(name: &'static str, text: &'static str) -> Self {
-        IdempotentBulkScript(ScriptTexts {
-            exactly_once: BulkScript::with_prelude(PRELUDE, name, text),
-            plain: BulkScript::with_prelude(PLAIN_PRELUDE, name, text),
-        })
+        IdempotentBulkScript(ScriptTexts::new("", name, text))
     }
 
     /// Returns a call of the script with these keys. The caller then adds the arguments.
