@@ -126,6 +126,7 @@ mod redirections;
 mod refusals;
 mod regressions;
 mod reliable;
+mod reliable_fast;
 mod reliable_losses;
 mod reliable_model;
 mod reliable_pause;

@@ -12,8 +12,9 @@ use crate::list::MessageGroup;
 /// Number of keys of a queue.
 const KEYS: usize = 10;
 
-static CHANGE: IdempotentScript<KEYS> = IdempotentScript::new(
+static CHANGE: IdempotentScript<KEYS> = IdempotentScript::with_fast_path(
     "reliable_queue/change",
+    include_str!("scripts/fast_change.lua"),
     concat!(include_str!("scripts/state.lua"), include_str!("scripts/queue.lua"), include_str!("scripts/change.lua")),
 );
 static CLEAR: IdempotentScript<KEYS> = IdempotentScript::new("reliable_queue/clear", include_str!("scripts/clear.lua"));
@@ -21,7 +22,13 @@ static SET: IdempotentScript<1> = IdempotentScript::new("reliable_queue/set", in
 static PAUSE: IdempotentScript<1> = IdempotentScript::new("reliable_queue/pause", include_str!("scripts/pause.lua"));
 static RECEIVE: Script<{ KEYS + 1 }> = Script::new(
     "reliable_queue/receive",
-    concat!(include_str!("scripts/state.lua"), include_str!("scripts/queue.lua"), include_str!("scripts/receive.lua")),
+    concat!(
+        include_str!("scripts/state.lua"),
+        include_str!("scripts/deliver.lua"),
+        include_str!("scripts/fast_receive.lua"),
+        include_str!("scripts/queue.lua"),
+        include_str!("scripts/receive.lua")
+    ),
 );
 static BROWSE: BulkScript = BulkScript::new(
     "reliable_queue/browse",

@@ -1,5 +1,5 @@
 -- change.lua: executes changes of a queue by concurrent tasks of one client, in their order.
--- Appended to dedup.lua, state.lua and queue.lua.
+-- Appended to fast_change.lua, dedup.lua, state.lua and queue.lua.
 --
 -- ARGV[4]   publish  PUBLISH or SPUBLISH
 -- ARGV[5]   channel  that wakes waiters
@@ -137,7 +137,7 @@ function changes.ack()
   if not state then
     return why
   end
-  drop(id)
+  drop({id})
   count('acknowledged')
   return 'done'
 end
@@ -199,7 +199,7 @@ function changes.remove()
   if redis.call('HEXISTS', STATES, id) == 0 then
     return 'gone'
   end
-  drop(id)
+  drop({id})
   return 'done'
 end
 
@@ -218,9 +218,9 @@ function changes.redrive()
       -- The message starts again, with zero attempts and a new lifetime.
       state[1], state[3], state[5], state[6], state[7] = 0, '', state[8] > 0 and now + state[8] or 0, text(now), 0
       save(id, state)
-      redis.call('ZREM', ENDS, id)
+      remove(ENDS, id)
       enqueue(id, state, now)
-      redis.call('ZREM', DEAD, id)
+      remove(DEAD, id)
       moved = moved + 1
     end
   end
@@ -229,9 +229,7 @@ end
 
 function changes.purge()
   local ids = redis.call('ZRANGE', DEAD, 0, math.min(tonumber(next_arg()), MOST) - 1)
-  for _, id in ipairs(ids) do
-    drop(id)
-  end
+  drop(ids)
   return text(#ids)
 end
 
@@ -240,7 +238,7 @@ function changes.discard()
   if not redis.call('ZSCORE', DEAD, id) then
     return '0'
   end
-  drop(id)
+  drop({id})
   return '1'
 end
 
@@ -250,9 +248,9 @@ while at <= #ARGV do
 end
 drop_expired_once()
 local expired = due_ids(UNTIL)
-for _, id in ipairs(expired) do
-  redis.call('HDEL', ONCE, id)
-  redis.call('ZREM', UNTIL, id)
+if #expired > 0 then
+  redis.pcall('HDEL', ONCE, unpack(expired))
+  remove(UNTIL, unpack(expired))
 end
 finish_change(ARGV[4], ARGV[5])
 return answer(replies)

@@ -1,8 +1,8 @@
--- queue.lua: beginning of the scripts of a reliable queue, after state.lua and dedup.lua or its
--- replacement.
+-- queue.lua: beginning of the scripts of a reliable queue, after state.lua and one of dedup.lua, its
+-- replacement, and fast_receive.lua.
 --
 -- KEYS[2]   queue    hash; its settings, since when it is paused (`paused`), the id of the last
---                    message (`seq`), and the totals
+--                    message (`seq`), the totals, and the fields of the fast path: see below
 -- KEYS[3]   bodies   hash; message -> its bytes
 -- KEYS[4]   states   hash; message -> packed {attempt, priority, receipt, pushed, ends, reason,
 --                    died, lifetime}: times in milliseconds since 1970. `ends` and `lifetime` are 0
@@ -20,6 +20,18 @@
 --
 -- A message is in one of ready, delayed, flight and dead. Its state is written before it is added
 -- to one of them. It is removed from them before its state is removed.
+--
+-- The fast path: fast_change.lua and fast_receive.lua execute most calls with a third of the
+-- commands. They move no due messages, and drop no expired ones. These fields of the queue's hash
+-- say when that is correct. The other scripts write them.
+--
+-- fast_until  the fast path is allowed before this time, in milliseconds since 1970. It is at most
+--             a second ahead, and not after the end of a lifetime. Settings and a pause remove it
+-- plain       1 if no setting of the queue concerns a plain push
+-- next_due    no delayed message and no message in flight is due before this time; empty if there
+--             are none. The fast path moves it forward, too
+-- announced   1 if a push on the fast path has woken the waiters, and since then each receive has
+--             found enough messages. Then nobody waits, and a push wakes nobody
 local QUEUE, BODIES, STATES, READY, DELAYED = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local FLIGHT, ENDS, ONCE, UNTIL, DEAD = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local MOST = 100
@@ -36,21 +48,28 @@ end
 local ready_before = redis.call('ZCARD', READY)
 
 local names = {'visibility', 'attempts', 'size', 'window', 'lifetime', 'dead_lifetime', 'capacity', 'delay',
-  'paused'}
+  'paused', 'announced'}
 local set = redis.call('HMGET', QUEUE, unpack(names))
 local settings = {}
 for at, name in ipairs(names) do
   settings[name] = tonumber(set[at]) or 0
 end
 
+-- While a slot moves to another server, a script begins only if all its keys exist. Then a command
+-- fails if the script has removed the last element of its key. So removals, and reads after
+-- removals, are tried: if one fails, the key is empty.
+local function first_score(key)
+  local first = redis.pcall('ZRANGE', key, 0, 0, 'WITHSCORES')
+  return tonumber(first[2])
+end
+local function remove(key, ...)
+  redis.pcall('ZREM', key, ...)
+end
+
 -- Returns when a message is due next, in milliseconds since 1970; nil if there is none.
 local function earliest_due()
-  local due
-  for _, key in ipairs({DELAYED, FLIGHT}) do
-    local first = tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
-    due = first and math.min(due or first, first) or due
-  end
-  return due
+  local delayed, flight = first_score(DELAYED), first_score(FLIGHT)
+  return delayed and flight and math.min(delayed, flight) or delayed or flight
 end
 local due_before = earliest_due()
 
@@ -59,8 +78,8 @@ local function text(number)
 end
 
 local counts = {}
-local function count(what)
-  counts[what] = (counts[what] or 0) + 1
+local function count(what, times)
+  counts[what] = (counts[what] or 0) + (times or 1)
 end
 
 local function load(id)
@@ -79,21 +98,23 @@ local function enqueue(id, state, due)
   end
   if due > now then
     redis.call('ZADD', DELAYED, text(due), id)
-    redis.call('ZREM', READY, id)
+    remove(READY, id)
   else
     redis.call('ZADD', READY, 9 - state[2], id)
-    redis.call('ZREM', DELAYED, id)
+    remove(DELAYED, id)
   end
-  redis.call('ZREM', FLIGHT, id)
+  remove(FLIGHT, id)
 end
 
--- Removes a message.
-local function drop(id)
-  for _, key in ipairs({READY, DELAYED, FLIGHT, DEAD, ENDS}) do
-    redis.call('ZREM', key, id)
+-- Removes messages.
+local function drop(ids)
+  if #ids > 0 then
+    for _, key in ipairs({READY, DELAYED, FLIGHT, DEAD, ENDS}) do
+      remove(key, unpack(ids))
+    end
+    redis.pcall('HDEL', BODIES, unpack(ids))
+    redis.pcall('HDEL', STATES, unpack(ids))
   end
-  redis.call('HDEL', BODIES, id)
-  redis.call('HDEL', STATES, id)
 end
 
 -- Makes a message a dead letter.
@@ -102,12 +123,12 @@ local function mark_dead(id, state, reason)
   save(id, state)
   redis.call('ZADD', DEAD, id, id)
   for _, key in ipairs({READY, DELAYED, FLIGHT}) do
-    redis.call('ZREM', key, id)
+    remove(key, id)
   end
   if settings.dead_lifetime > 0 then
     redis.call('ZADD', ENDS, text(now + settings.dead_lifetime), id)
   else
-    redis.call('ZREM', ENDS, id)
+    remove(ENDS, id)
   end
   count('dead')
 end
@@ -126,15 +147,21 @@ local function redeliver(id, state, due, receipt)
   end
 end
 
+-- Returns messages that are due, and when; at most 100.
 local function due_ids(key)
-  return redis.call('ZRANGEBYSCORE', key, '-inf', text(now), 'LIMIT', 0, MOST)
+  local found = redis.pcall('ZRANGEBYSCORE', key, '-inf', text(now), 'WITHSCORES', 'LIMIT', 0, MOST)
+  local ids, times = {}, {}
+  for at = 1, #found, 2 do
+    ids[#ids + 1], times[#times + 1] = found[at], tonumber(found[at + 1])
+  end
+  return ids, times
 end
 
 -- Drops at most 100 expired messages. Returns whether there may be more.
 local function drop_expired()
-  local ended = due_ids(ENDS)
+  local ended, dropped = due_ids(ENDS), {}
   for _, id in ipairs(ended) do
-    local held = tonumber(redis.call('ZSCORE', FLIGHT, id) or nil)
+    local held = tonumber(redis.pcall('ZSCORE', FLIGHT, id) or nil)
     local state = held and load(id)
     if held and held > now then
       -- The consumer that received it may still acknowledge it.
@@ -142,57 +169,86 @@ local function drop_expired()
     elseif state and settings.attempts > 0 and state[1] >= settings.attempts then
       mark_dead(id, state, 'attempts')
     else
-      drop(id)
-      count('ended')
+      dropped[#dropped + 1] = id
     end
   end
+  drop(dropped)
+  count('ended', #dropped)
   return #ended == MOST
 end
 
--- Moves messages that are due, at most 100 of each kind. Returns whether there may be more.
-local function process_due()
-  local delayed = due_ids(DELAYED)
-  for _, id in ipairs(delayed) do
-    local state = load(id)
-    if state then
-      enqueue(id, state, now)
+-- Makes the due messages of `key` ready: delayed ones, or those that were not settled within their
+-- visibility. Returns whether there may be more.
+local function move_due(key)
+  local ids, times = due_ids(key)
+  local packed = #ids > 0 and redis.call('HMGET', STATES, unpack(ids))
+  local moved, states, ready, lost = {}, {}, {}, {}
+  for n, id in ipairs(ids) do
+    local state = packed[n] and read_state(packed[n])
+    if not state then
+      lost[#lost + 1] = id
+    elseif key == FLIGHT and settings.attempts > 0 and state[1] >= settings.attempts then
+      mark_dead(id, state, 'attempts')
     else
-      drop(id)
+      local at = 2 * #moved + 1
+      moved[#moved + 1] = id
+      ready[at], ready[at + 1] = 9 - state[2], id
+      state[6] = key == FLIGHT and text(times[n]) or state[6]
+      states[at], states[at + 1] = id, cmsgpack.pack(state)
+      if state[5] > 0 then
+        redis.call('ZADD', ENDS, text(state[5]), id)
+      end
     end
   end
-  local late = due_ids(FLIGHT)
-  for _, id in ipairs(late) do
-    local state = load(id)
-    if state then
-      redeliver(id, state, tonumber(redis.call('ZSCORE', FLIGHT, id)), state[3])
-    else
-      drop(id)
+  if #moved > 0 then
+    if key == FLIGHT then
+      redis.call('HSET', STATES, unpack(states))
+      count('returned', #moved)
     end
+    redis.call('ZADD', READY, unpack(ready))
+    remove(key, unpack(moved))
   end
-  local is_more = drop_expired()
-  return #delayed == MOST or #late == MOST or is_more
+  drop(lost)
+  return #ids == MOST
 end
 
--- Ends each script that changes something: stores the totals, wakes waiters, and gives all keys the
--- queue's lifetime. Returns the milliseconds until the next message is due; -1 if there is none.
+-- Moves due messages, and drops expired ones. Returns whether there may be more.
+local function process_due()
+  local is_more_delayed, is_more_late = move_due(DELAYED), move_due(FLIGHT)
+  return drop_expired() or is_more_delayed or is_more_late
+end
+
+-- Ends each script that changes something: stores the totals, allows the fast path, wakes waiters,
+-- and gives all keys the queue's lifetime. Returns the milliseconds until the next message is due;
+-- -1 if there is none.
 local function finish_change(publish, channel)
   for what, times in pairs(counts) do
-    redis.call('HINCRBY', QUEUE, 'count_' .. what, times)
+    if times > 0 then
+      redis.call('HINCRBY', QUEUE, 'count_' .. what, times)
+    end
   end
   local lives = redis.call('PTTL', QUEUE)
   if lives > 0 then
     for at = 3, 11 do
-      redis.call('PEXPIRE', KEYS[at], lives)
+      redis.pcall('PEXPIRE', KEYS[at], lives)
     end
   end
   local due = earliest_due()
-  -- Waiters have polled when no message was ready, and have received the next due time. So they are
-  -- notified only of changes to that. If PUBLISH fails, a later poll finds the message. Waiters of
-  -- a paused queue are notified when it is resumed.
   if settings.paused > 0 then
+    -- Waiters of a paused queue are notified when it is resumed.
     return due and math.max(due - now, 0) or -1
   end
-  if ready_before == 0 and redis.call('ZCARD', READY) > 0 then
+  -- A receive alone does not create the queue.
+  if lives ~= -2 then
+    local is_plain = settings.size + settings.lifetime + settings.capacity + settings.delay == 0
+    local fast_until = math.min(now + 1000, first_score(ENDS) or math.huge)
+    redis.call('HSET', QUEUE, 'fast_until', text(fast_until), 'plain', is_plain and '1' or '0', 'next_due',
+      due and text(due) or '')
+  end
+  -- Waiters have polled when no message was ready, and have received the next due time. So they are
+  -- notified only of changes to that. If PUBLISH fails, a later poll finds the message.
+  local ready = redis.pcall('ZCARD', READY)
+  if ready_before == 0 and type(ready) == 'number' and ready > 0 then
     redis.pcall(publish, channel, '0')
   elseif due and (not due_before or due < due_before) then
     redis.pcall(publish, channel, text(math.max(due - now, 1)))

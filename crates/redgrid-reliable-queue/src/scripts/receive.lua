@@ -1,4 +1,5 @@
--- receive.lua: delivers messages to the waiters of a client, in their order. Appended to queue.lua.
+-- receive.lua: delivers messages to the waiters of a client, in their order. Appended to state.lua,
+-- deliver.lua, fast_receive.lua and queue.lua.
 --
 -- KEYS[1]   memory      string; packed {number, receipt, {message, waiter, …}} of the client's last
 --                       request; has a lifetime
@@ -71,53 +72,33 @@ if last[1] > tonumber(ARGV[4]) then
   end
 end
 
-local more = process_due()
-local requested = 0
+local is_more, requested = process_due(), 0
 for at = 9, #ARGV, 2 do
   requested = requested + tonumber(ARGV[at])
 end
-local ids = {}
-if requested > 0 and settings.paused == 0 then
-  ids = redis.call('ZRANGE', READY, 0, math.min(requested, MOST) - 1)
-end
-local taken, states, size, waiter, left = {}, {}, 0, 1, tonumber(ARGV[9] or '0')
-for _, id in ipairs(ids) do
-  local state = load(id)
-  if not state or (state[5] > 0 and state[5] <= now) then
-    drop(id)
-    count('ended')
-    more = true
-  else
-    size = size + redis.call('HSTRLEN', BODIES, id)
-    if #taken > 0 and size > 4194304 then
-      more = true
-      break
-    end
-    while left == 0 do
-      waiter = waiter + 1
-      left = tonumber(ARGV[7 + 2 * waiter])
-    end
-    taken[#taken + 1], taken[#taken + 2] = id, waiter
-    states[id] = state
-    left = left - 1
-  end
+local most, visibility = settings.paused == 0 and requested or 0, settings.visibility > 0 and settings.visibility
+local delivery, lost = select_messages(now, most, visibility)
+if not delivery then
+  drop(lost)
+  count('ended', #lost)
+  delivery, is_more = select_messages(now, most, visibility) or select_messages(now, 0), true
 end
 -- The messages are stored before they are delivered: a retransmission after a lost reply returns
 -- the same ones.
-redis.call('SET', KEYS[1], cmsgpack.pack({number, ARGV[5], taken}), 'PX', ARGV[3])
-for at = 1, #taken, 2 do
-  local id = taken[at]
-  local state, visibility = states[id], tonumber(ARGV[8 + 2 * taken[at + 1]])
-  if visibility == 0 then
-    visibility = settings.visibility > 0 and settings.visibility or tonumber(ARGV[8])
-  end
-  state[1], state[3] = state[1] + 1, ARGV[5]
-  save(id, state)
-  redis.call('ZADD', FLIGHT, text(now + visibility), id)
-  redis.call('ZREM', READY, id)
-  count(state[1] > 1 and 'redelivered' or 'delivered')
-  give(taken[at + 1], id, state, visibility)
+redis.call('SET', KEYS[1], cmsgpack.pack({number, ARGV[5], delivery.taken}), 'PX', ARGV[3])
+local ids, reply = delivery.ids, delivery.reply
+if #ids > 0 then
+  redis.call('ZADD', FLIGHT, unpack(delivery.flight))
+  redis.call('HSET', STATES, unpack(delivery.states))
+  remove(READY, unpack(ids))
+  count('delivered', #ids - delivery.again)
+  count('redelivered', delivery.again)
 end
-local due = finish_change(ARGV[6], ARGV[7])
-more = more or #ids == MOST
-return {1, text(due), more and '1' or '0', unpack(found)}
+if is_more then
+  reply[3] = '1'
+end
+if #ids < requested and reply[3] == '0' and settings.announced > 0 then
+  redis.call('HDEL', QUEUE, 'announced')
+end
+reply[2] = finish_change(ARGV[6], ARGV[7])
+return reply

@@ -11,6 +11,8 @@ if ARGV[4] == '1' and redis.call('HEXISTS', KEYS[2], 'settings') == 1 then
   return answer({0})
 end
 redis.call('HSET', KEYS[2], 'settings', '1')
+-- The next change or receive allows the fast path again, if the settings do: see queue.lua.
+redis.call('HDEL', KEYS[2], 'fast_until')
 for at = 5, #ARGV, 2 do
   if ARGV[at + 1] == '' then
     redis.call('HDEL', KEYS[2], ARGV[at])
