@@ -7,17 +7,20 @@
 //! has a smaller number, and does nothing.
 //!
 //! A client has at most one such request for a name in flight, and sends it until it is answered.
-//! If the caller is dropped, the request continues. The next request waits until this one has
-//! ended.
+//! The caller polls the request in place. If the caller is dropped or does not poll, a task
+//! continues the request. The next request waits until this one has ended.
 //!
 //! A transmission that arrives after its deadline does nothing. The deduplication key expires only
 //! after the deadlines of all transmissions. So once it has expired, late transmissions have no
 //! effect. The key is written together with the data, so a failover keeps both or loses both.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use redgrid_client::internal::{Core, Progress, RequestOutcome, RetryPolicy, after_unanswered, append, jittered};
 use redgrid_client::{BulkScript, Client, Reply, Request, ScriptText, ServerError};
 use tokio::sync::oneshot;
@@ -26,6 +29,7 @@ use crate::author::ClientExt;
 use crate::clock::Instant;
 use crate::name::companion;
 use crate::service::ClientParts;
+use crate::unpolled::InlineTask;
 
 /// How long a request is retransmitted: 30 s, which is longer than a failover takes.
 pub(crate) const RETRY_WINDOW: Duration = Duration::from_secs(30);
@@ -229,24 +233,47 @@ struct KeyLock(tokio::sync::Mutex<()>);
 
 /// Runs a script exactly once; see [`ClientExt::run_exactly_once_until`].
 pub(crate) async fn run(client: &Client, request: IdempotentRequest, until: Instant) -> Result<Reply, ServerError> {
-    let (answer, outcome) = oneshot::channel();
-    let progress = Arc::new(Progress::default());
     if client.core().life.is_closed() {
         return Err(client.ended());
     }
-    client.core().spawn_background(Box::pin(run_serialized(client.clone(), request, Arc::clone(&progress), answer)));
-    let pending = PendingGuard(progress);
+    let (answer, mut outcome) = oneshot::channel();
+    let progress = Arc::new(Progress::default());
+    let work = Box::pin(run_serialized(client.clone(), request, Arc::clone(&progress), answer));
+    // Later requests for the same name wait for this one.
+    let inline_task = InlineTask::observed(&client.holdings().unpolled, work);
+    let pending = InlineRequest { client, progress, inline_task };
+    let answered = poll_fn(|cx| {
+        // While the caller polls the request itself, it needs no wake-up by the answer.
+        if pending.inline_task.poll(cx) { Poll::Pending } else { outcome.poll_unpin(cx) }
+    });
     tokio::select! {
         biased;
-        answer = outcome => match answer {
+        answer = answered => match answer {
             Ok(answer) => answer,
-            Err(_) if pending.0.abandon() => Err(client.ended()),
+            Err(_) if pending.progress.abandon() => Err(client.ended()),
             Err(_) => Err(ServerError::unknown("the client was shut down before an answer came")),
         },
         () = client.clock().sleep_until(until) => {
             // If the request was not sent yet, `abandon` ensures that it is never sent.
-            pending.0.abandon();
-            Err(pending.0.at_the_end())
+            pending.progress.abandon();
+            Err(pending.progress.at_the_end())
+        }
+    }
+}
+
+/// A request that its caller polls in place. When the caller stops waiting, a task continues the
+/// request if it was sent.
+struct InlineRequest<'a> {
+    client: &'a Client,
+    progress: Arc<Progress>,
+    inline_task: InlineTask,
+}
+
+impl Drop for InlineRequest<'_> {
+    fn drop(&mut self) {
+        let is_abandoned = self.progress.abandon();
+        if let Some(work) = self.inline_task.take().filter(|_| !is_abandoned) {
+            self.client.core().spawn_background(work);
         }
     }
 }
@@ -259,16 +286,6 @@ pub(crate) async fn run_at_most_once(
 ) -> Result<Reply, ServerError> {
     let mut parts: Vec<Reply> = client.run_until(request.at_most_once(), until).await?;
     Ok(parts.pop().unwrap_or(Reply::Nil))
-}
-
-/// Guards the wait for a request. If the guard is dropped before the request was sent, the request
-/// is abandoned.
-pub(crate) struct PendingGuard(pub(crate) Arc<Progress>);
-
-impl Drop for PendingGuard {
-    fn drop(&mut self) {
-        self.0.abandon();
-    }
 }
 
 async fn run_serialized(

@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redgrid_client::internal::Progress;
 use redgrid_client::{Client, ServerError};
 use tokio::sync::oneshot;
 
@@ -14,7 +15,6 @@ use super::permit_set::{PermitId, PermitSet};
 use super::semaphore_state::Extension;
 use crate::author::ClientExt;
 use crate::config::{LONGEST_LEASE, SHORTEST_LEASE};
-use crate::exactly_once::PendingGuard;
 use crate::lease::{LeaseMode, deadline};
 use crate::lock::{ExtendError, GRACE, LostReason};
 use crate::name::Name;
@@ -35,6 +35,16 @@ pub struct Permit {
     /// Set while permits without leases count as held, for metrics. For leased permits, each lease
     /// has such a value.
     plain: Option<Held>,
+}
+
+/// Guards the wait for an extension. If the guard is dropped before the extension was sent, it is
+/// abandoned.
+struct PendingGuard(Arc<Progress>);
+
+impl Drop for PendingGuard {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
 }
 
 impl Permit {

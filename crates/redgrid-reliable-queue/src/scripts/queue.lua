@@ -1,5 +1,5 @@
--- queue.lua: beginning of the scripts of a reliable queue, after state.lua and one of dedup.lua, its
--- replacement, and fast_receive.lua.
+-- queue.lua: beginning of the scripts of a reliable queue. Appended to state.lua; dedup.lua, its
+-- replacement or fast_receive.lua precede it.
 --
 -- KEYS[2]   queue    hash; its settings, since when it is paused (`paused`), the id of the last
 --                    message (`seq`), the totals, and the fields of the fast path: see below
