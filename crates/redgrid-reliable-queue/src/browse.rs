@@ -4,8 +4,9 @@ use std::marker::PhantomData;
 
 use bytes::Bytes;
 use redgrid_core::object::ObjectRef;
+use redgrid_work::{MessageId, parse_millis, parse_state};
 
-use crate::message::{Message, MessageId, MessageState, parse_millis};
+use crate::message::Message;
 
 pub(crate) fn read<T, C: Clone>(parts: &[Bytes], object_ref: &ObjectRef, codec: &C) -> Option<Message<T, C>> {
     let [id, attempts, priority, pushed, at, until, reason, bytes] = parts else { return None };
@@ -20,17 +21,5 @@ pub(crate) fn read<T, C: Clone>(parts: &[Bytes], object_ref: &ObjectRef, codec: 
         bytes: bytes.clone(),
         codec: codec.clone(),
         values: PhantomData,
-    })
-}
-
-/// Parses the state of a message: its name, its end, and the reason of a dead letter.
-pub(crate) fn parse_state(name: &[u8], until: &[u8], reason: &[u8]) -> Option<MessageState> {
-    let until = parse_millis(until)?;
-    Some(match name {
-        b"ready" => MessageState::Ready,
-        b"delayed" => MessageState::Delayed { until },
-        b"flight" => MessageState::InFlight { until },
-        b"dead" => MessageState::Dead { since: until, reason: String::from_utf8_lossy(reason).into_owned() },
-        _ => return None,
     })
 }

@@ -35,7 +35,7 @@ impl<T, C> ReliableQueue<T, C> {
 
     async fn store_settings(&self, settings: &QueueSettings, only_if_none: bool) -> Result<bool, ObjectError> {
         let queue_client = self.queue_client()?;
-        let request = queue_client.keys.set().arg(if only_if_none { "1" } else { "0" });
+        let request = queue_client.keys().set().arg(if only_if_none { "1" } else { "0" });
         let values = settings.values(self.object_ref())?;
         let request = values.into_iter().fold(request, |request, (name, value)| request.arg(name).arg(value));
         let set = self.run_exactly_once(queue_client, request).await?;
@@ -53,7 +53,7 @@ impl<T, C> ReliableQueue<T, C> {
     /// Dropping the future changes nothing.
     #[doc(alias = "getConfig")]
     pub async fn settings(&self) -> Result<QueueSettings, ObjectError> {
-        let queue = self.queue_client()?.keys.queue().clone();
+        let queue = self.queue_client()?.keys().queue().clone();
         let request = NAMES.into_iter().fold(Request::command("HMGET").key(queue), Request::arg);
         let values: Vec<Option<u64>> = self.object_ref().read(request).await?;
         QueueSettings::read(&values).ok_or_else(|| self.unexpected("settings"))

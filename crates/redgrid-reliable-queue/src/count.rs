@@ -3,12 +3,10 @@
 use std::time::SystemTime;
 
 use redgrid_core::author::counts::{QueueEvent, queue_family, queue_messages, queue_waited};
+use redgrid_work::{ChangeReply, Receipt, ReceivedMessage};
 
-use crate::batch::ChangeReply;
-use crate::error::QueueError;
-use crate::message::Receipt;
+use crate::error::{self, QueueError};
 use crate::queue::ReliableQueue;
-use crate::request::ReceivedMessage;
 
 impl<T, C> ReliableQueue<T, C> {
     /// Returns the same queue with the label `family` in metrics.
@@ -33,8 +31,8 @@ impl<T, C> ReliableQueue<T, C> {
     }
 
     /// Converts the reply to a change of a received message, and counts it.
-    pub(crate) fn settled(&self, event: QueueEvent, receipt: &Receipt, reply: ChangeReply) -> Result<(), QueueError> {
-        let result = reply.into_result(&self.queue_client()?.name, receipt.id);
+    pub(crate) fn settled(&self, event: QueueEvent, receipt: &Receipt, reply: &ChangeReply) -> Result<(), QueueError> {
+        let result = error::settled(reply, &self.queue_client()?.name, receipt.message_id());
         settled(self.family, event, &result);
         result
     }

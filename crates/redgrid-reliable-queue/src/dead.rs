@@ -7,9 +7,10 @@ use bytes::Bytes;
 use futures_util::stream::{self, Stream};
 use redgrid_core::Name;
 use redgrid_core::object::ObjectError;
+use redgrid_work::MessageId;
 
-use crate::error::QueueError;
-use crate::message::{Message, MessageId};
+use crate::error::{QueueError, counted};
+use crate::message::Message;
 use crate::queue::ReliableQueue;
 
 /// Messages per request.
@@ -43,7 +44,7 @@ impl<T, C: Clone> DeadLetters<T, C> {
 
     /// Returns the number at the primary. A change needs this number; a replica may lag.
     async fn count_at_primary(&self) -> Result<u64, ObjectError> {
-        let reply: Vec<u64> = self.queue.object_ref().read_primary(self.queue.queue_client()?.keys.counts()).await?;
+        let reply: Vec<u64> = self.queue.object_ref().read_primary(self.queue.queue_client()?.keys().counts()).await?;
         Ok(self.queue.parse_counts(&reply)?.dead)
     }
 
@@ -110,13 +111,13 @@ impl<T, C: Clone> DeadLetters<T, C> {
     async fn redrive_batch(&self, id: Bytes) -> Result<u64, QueueError> {
         let queue_client = self.queue.queue_client()?;
         let change = vec![Bytes::from_static(b"redrive"), id, Bytes::new()];
-        queue_client.change_one(change).await?.into_count(&queue_client.name)
+        counted(&queue_client.change_one(change).await?, &queue_client.name)
     }
 
     async fn purge_batch(&self, most: u64) -> Result<u64, QueueError> {
         let queue_client = self.queue.queue_client()?;
         let change = vec![Bytes::from_static(b"purge"), most.to_string().into()];
-        queue_client.change_one(change).await?.into_count(&queue_client.name)
+        counted(&queue_client.change_one(change).await?, &queue_client.name)
     }
 
     /// Removes one message if it is a dead letter. Returns whether it was one.
@@ -133,7 +134,7 @@ impl<T, C: Clone> DeadLetters<T, C> {
     pub async fn remove_one(&self, id: MessageId) -> Result<bool, QueueError> {
         let queue_client = self.queue.queue_client()?;
         let change = vec![Bytes::from_static(b"discard"), id.arg()];
-        Ok(queue_client.change_one(change).await?.into_count(&queue_client.name)? > 0)
+        Ok(counted(&queue_client.change_one(change).await?, &queue_client.name)? > 0)
     }
 
     /// Drops all dead letters, a hundred per request, and returns their number.

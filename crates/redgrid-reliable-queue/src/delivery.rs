@@ -12,16 +12,15 @@ use redgrid_core::author::ClientExt;
 use redgrid_core::author::counts::{QueueEvent, queue_handled, queue_messages};
 use redgrid_core::clock::Instant;
 use redgrid_core::object::ObjectError;
+use redgrid_work::{
+    ChangeReply, MessageId, MessageState, Receipt, ReceivedMessage, TraceContext, delay_of, reason_of, visibility_of,
+};
 
-use crate::batch::ChangeReply;
 use crate::count;
-use crate::error::QueueError;
-use crate::message::{Message, MessageId, MessageState, Receipt};
+use crate::error::{self, QueueError};
+use crate::message::Message;
 use crate::queue::ReliableQueue;
 use crate::queue_client::QueueClient;
-use crate::request::ReceivedMessage;
-use crate::settings::{delay_of, reason_of, visibility_of};
-use crate::trace::TraceContext;
 
 /// States of a delivery: not settled; acknowledgement sent but not answered; acknowledged; settled
 /// otherwise.
@@ -59,13 +58,13 @@ impl<T, C> Delivery<T, C> {
     where
         C: Clone,
     {
-        let received = queue_client.client.clock().now();
+        let received = queue_client.client().clock().now();
         let left = given.until.since(received);
         // This time is for display only: it is from the client's clock, and the server's clock
         // decides.
         let until = SystemTime::now().checked_add(left).unwrap_or(UNIX_EPOCH);
         let message = Message {
-            id: given.receipt.id,
+            id: given.receipt.message_id(),
             attempts: given.attempt,
             priority: given.priority,
             pushed_at: given.pushed_at,
@@ -148,7 +147,7 @@ impl<T, C> Delivery<T, C> {
     /// `reject`, whatever its outcome.
     pub fn remaining(&self) -> Duration {
         let until = *self.until.lock().unwrap_or_else(PoisonError::into_inner);
-        until.since(self.queue_client.client.clock().now())
+        until.since(self.queue_client.client().clock().now())
     }
 
     /// Acknowledges the message: the work is done, and the message is removed. A second call does
@@ -178,14 +177,14 @@ impl<T, C> Delivery<T, C> {
         let before = self.state.swap(UNANSWERED, Ordering::AcqRel);
         let reply = self.queue_client.settle("ack", &self.receipt, None).await;
         match reply {
-            Ok(ChangeReply::Done) => self.settled(QueueEvent::Acknowledged, ACKNOWLEDGED, ChangeReply::Done),
+            Ok(ChangeReply::Done) => self.settled(QueueEvent::Acknowledged, ACKNOWLEDGED, &ChangeReply::Done),
             Ok(ChangeReply::Gone) if before == UNANSWERED => {
-                self.settled(QueueEvent::Acknowledged, ACKNOWLEDGED, ChangeReply::Done)
+                self.settled(QueueEvent::Acknowledged, ACKNOWLEDGED, &ChangeReply::Done)
             }
             Ok(other) => {
                 self.state.store(before, Ordering::Release);
                 self.until_at_most(Instant::MIN);
-                self.settled(QueueEvent::Acknowledged, before, other)
+                self.settled(QueueEvent::Acknowledged, before, &other)
             }
             Err(error) => {
                 if !matches!(error, QueueError::Object(ObjectError::Failed(Failure::OutcomeUnknown { .. }))) {
@@ -213,7 +212,7 @@ impl<T, C> Delivery<T, C> {
         let delay = delay_of(&self.message.object_ref, "delay", delay)?;
         self.until_at_most(Instant::MIN);
         let reply = self.queue_client.settle("nack", &self.receipt, Some(delay)).await?;
-        self.settled(QueueEvent::Returned, RETURNED, reply)
+        self.settled(QueueEvent::Returned, RETURNED, &reply)
     }
 
     /// Rejects the message: it becomes a dead letter at once, with `reason`, at most 1,024 bytes.
@@ -232,7 +231,7 @@ impl<T, C> Delivery<T, C> {
         let reason = reason_of(&self.message.object_ref, reason.as_ref())?;
         self.until_at_most(Instant::MIN);
         let reply = self.queue_client.settle("reject", &self.receipt, Some(reason)).await?;
-        self.settled(QueueEvent::Rejected, RETURNED, reply)
+        self.settled(QueueEvent::Rejected, RETURNED, &reply)
     }
 
     /// Sets the end of the message's visibility to `visibility` from now, 1 ms to 3650 days.
@@ -249,13 +248,13 @@ impl<T, C> Delivery<T, C> {
     /// case [`remaining`](Delivery::remaining) is too low.
     pub async fn extend(&self, visibility: Duration) -> Result<(), QueueError> {
         let visibility_arg = visibility_of(&self.message.object_ref, visibility)?;
-        let until = self.queue_client.client.clock().now() + visibility;
+        let until = self.queue_client.client().clock().now() + visibility;
         self.until_at_most(until);
         let reply = self.queue_client.settle("extend", &self.receipt, Some(visibility_arg)).await?;
         if reply != ChangeReply::Done {
             self.until_at_most(Instant::MIN);
         }
-        reply.into_result(&self.queue_client.name, self.receipt.id)?;
+        error::settled(&reply, &self.queue_client.name, self.receipt.message_id())?;
         *self.until.lock().unwrap_or_else(PoisonError::into_inner) = until;
         Ok(())
     }
@@ -268,11 +267,11 @@ impl<T, C> Delivery<T, C> {
     }
 
     /// Ends a call that settles the message. If it succeeded, `state` is the new state.
-    fn settled(&self, event: QueueEvent, state: u8, reply: ChangeReply) -> Result<(), QueueError> {
-        let result = reply.into_result(&self.queue_client.name, self.receipt.id);
+    fn settled(&self, event: QueueEvent, state: u8, reply: &ChangeReply) -> Result<(), QueueError> {
+        let result = error::settled(reply, &self.queue_client.name, self.receipt.message_id());
         count::settled(self.family, event, &result);
         if result.is_ok() {
-            queue_handled(self.family, self.queue_client.client.clock().now().since(self.received));
+            queue_handled(self.family, self.queue_client.client().clock().now().since(self.received));
             self.state.store(state, Ordering::Release);
         }
         result
@@ -286,10 +285,11 @@ impl<T, C> Drop for Delivery<T, C> {
         if *self.state.get_mut() > UNANSWERED {
             return;
         }
-        queue_handled(self.family, self.queue_client.client.clock().now().since(self.received));
+        queue_handled(self.family, self.queue_client.client().clock().now().since(self.received));
         if self.back_on_drop {
             queue_messages(self.family, QueueEvent::Returned, 1);
-            self.queue_client.change_in_background("nack", vec![self.receipt.clone()], Some(Bytes::from_static(b"0")));
+            let receipts = vec![self.receipt.clone()];
+            self.queue_client.work_client.change_in_background("nack", receipts, Some(Bytes::from_static(b"0")));
         }
     }
 }

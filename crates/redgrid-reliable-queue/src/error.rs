@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use redgrid_core::object::ObjectError;
-use redgrid_core::{InvalidName, Name};
-
-use crate::message::MessageId;
+use redgrid_core::{InvalidName, Name, ServerError};
+use redgrid_work::{ChangeReply, MessageId};
 
 /// The error of a call that pushes, receives or settles messages.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -62,4 +61,27 @@ impl From<InvalidName> for QueueError {
     fn from(invalid: InvalidName) -> Self {
         QueueError::Object(invalid.into())
     }
+}
+
+/// Converts the reply to a change of a received message.
+pub(crate) fn settled(reply: &ChangeReply, name: &Name, id: MessageId) -> Result<(), QueueError> {
+    match reply {
+        ChangeReply::Done => Ok(()),
+        ChangeReply::Gone | ChangeReply::Stale => Err(QueueError::Stale { name: name.clone(), id }),
+        _ => Err(unexpected(name)),
+    }
+}
+
+/// Converts the reply to a change of several messages to their number.
+pub(crate) fn counted(reply: &ChangeReply, name: &Name) -> Result<u64, QueueError> {
+    match reply {
+        ChangeReply::Count(count) => Ok(*count),
+        _ => Err(unexpected(name)),
+    }
+}
+
+/// Returns the error for a reply that belongs to another change.
+pub(crate) fn unexpected(name: &Name) -> QueueError {
+    let source = ServerError::Decode { expected: "the status of a change", got: "that of another one".to_owned() };
+    ObjectError::of(name, source).into()
 }

@@ -53,8 +53,6 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod batch;
-mod body;
 mod browse;
 mod configure;
 mod count;
@@ -62,7 +60,6 @@ mod counts;
 mod dead;
 mod delivery;
 mod error;
-mod keys;
 mod list;
 mod message;
 mod pause;
@@ -70,17 +67,13 @@ mod push;
 mod queue;
 mod queue_client;
 mod receive;
-mod receivers;
-mod request;
 mod settings;
 mod trace;
 
-pub use counts::{Counts, Totals};
 pub use dead::DeadLetters;
 pub use delivery::Delivery;
 pub use error::QueueError;
-pub use list::{MessageGroup, MessagePage, MessageSummary};
-pub use message::{InvalidId, Message, MessageId, MessageState, Receipt};
+pub use message::Message;
 pub use push::{Push, PushMany, Pushed};
 pub use queue::ReliableQueue;
 pub use receive::{Receive, ReceiveMany};
@@ -88,5 +81,9 @@ pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Decode, Encode};
 pub use redgrid_core::object::{ExpireCondition, Lifetime, Object, ObjectError};
 pub use redgrid_core::{Client, Config, Failure, Name, ServerError};
+#[doc(inline)]
+pub use redgrid_work::{
+    Counts, InvalidId, MessageGroup, MessageId, MessagePage, MessageState, MessageSummary, Receipt, Totals,
+    TraceContext, TracePropagator,
+};
 pub use settings::QueueSettings;
-pub use trace::{TraceContext, TracePropagator};

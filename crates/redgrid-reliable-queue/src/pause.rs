@@ -74,13 +74,13 @@ impl<T, C> ReliableQueue<T, C> {
     ///
     /// Dropping the future changes nothing.
     pub async fn is_paused(&self) -> Result<bool, ObjectError> {
-        let queue = self.queue_client()?.keys.queue().clone();
+        let queue = self.queue_client()?.keys().queue().clone();
         self.object_ref().read_primary(Request::command("HEXISTS").key(queue).arg("paused")).await
     }
 
     async fn set_paused(&self, is_paused: bool) -> Result<bool, ObjectError> {
         let queue_client = self.queue_client()?;
-        let reply = self.run_exactly_once(queue_client, queue_client.keys.pause(is_paused)).await?;
+        let reply = self.run_exactly_once(queue_client, queue_client.keys().pause(is_paused)).await?;
         Ok(reply.first() == Some(&1))
     }
 }

@@ -6,15 +6,12 @@ use bytes::Bytes;
 use redgrid_core::into_future;
 use redgrid_core::object::{ObjectError, ObjectRef, chunks};
 use redgrid_core::{Code, LIFETIMES, ServerError};
+use redgrid_work::body::{self, Headers};
+use redgrid_work::{Change, ChangeReply, MessageId, delay_of, millis};
 
-use crate::batch::{Change, ChangeReply};
-use crate::body::{self, Headers};
 use crate::count;
-use crate::error::QueueError;
-use crate::message::MessageId;
+use crate::error::{QueueError, unexpected};
 use crate::queue::ReliableQueue;
-use crate::request::millis;
-use crate::settings::delay_of;
 
 /// The longest deduplication id, in bytes.
 const MAX_ID: usize = 1024;
@@ -179,7 +176,7 @@ fn pushed<T, C>(queue: &ReliableQueue<T, C>, reply: ChangeReply, size: usize) ->
         ChangeReply::NoMemory(message) => {
             Err(ObjectError::of(&name, ServerError::Refused { code: Code::OutOfMemory, message }).into())
         }
-        other => Err(other.unexpected(&name)),
+        _ => Err(unexpected(&name)),
     }
 }
 

@@ -11,18 +11,16 @@ use redgrid_core::author::counts::QueueEvent;
 use redgrid_core::object::layouts::reliable_queue;
 use redgrid_core::object::{Object, ObjectError, ObjectRef};
 use redgrid_core::{Client, Request, ServerError};
+use redgrid_work::{ChangeReply, MessageId, Propagator, Receipt, delay_of, reason_of, receipt_change, visibility_of};
 
-use crate::batch::{ChangeReply, receipt_change};
 use crate::browse;
 use crate::dead::DeadLetters;
 use crate::delivery::Delivery;
-use crate::error::QueueError;
-use crate::message::{Message, MessageId, Receipt};
+use crate::error::{QueueError, settled, unexpected};
+use crate::message::Message;
 use crate::push::{Push, PushMany};
 use crate::queue_client::QueueClient;
 use crate::receive::{Receive, ReceiveMany};
-use crate::settings::{delay_of, reason_of, visibility_of};
-use crate::trace::Propagator;
 
 redgrid_core::default_codec! {
     /// A queue with acknowledgements: each message is delivered to one consumer at a time, and
@@ -205,7 +203,7 @@ impl<T, C> ReliableQueue<T, C> {
     pub async fn ack(&self, receipt: &Receipt) -> Result<(), QueueError> {
         let queue_client = self.queue_client()?;
         let reply = queue_client.settle("ack", receipt, None).await?;
-        self.settled(QueueEvent::Acknowledged, receipt, reply)
+        self.settled(QueueEvent::Acknowledged, receipt, &reply)
     }
 
     /// Acknowledges several messages in batches of 500. Returns the outcome of each.
@@ -231,7 +229,7 @@ impl<T, C> ReliableQueue<T, C> {
             match reply {
                 Ok(reply) => {
                     let each = part.iter().zip(reply);
-                    outcomes.extend(each.map(|(of, reply)| self.settled(QueueEvent::Acknowledged, of, reply)));
+                    outcomes.extend(each.map(|(of, reply)| self.settled(QueueEvent::Acknowledged, of, &reply)));
                 }
                 Err(error) => outcomes.extend(part.iter().map(|_| Err(error.clone()))),
             }
@@ -248,7 +246,7 @@ impl<T, C> ReliableQueue<T, C> {
     pub async fn nack(&self, receipt: &Receipt, delay: Duration) -> Result<(), QueueError> {
         let (queue_client, delay) = (self.queue_client()?, delay_of(&self.object_ref, "delay", delay)?);
         let reply = queue_client.settle("nack", receipt, Some(delay)).await?;
-        self.settled(QueueEvent::Returned, receipt, reply)
+        self.settled(QueueEvent::Returned, receipt, &reply)
     }
 
     /// Rejects a message by its receipt; see [`Delivery::reject`].
@@ -260,7 +258,7 @@ impl<T, C> ReliableQueue<T, C> {
     pub async fn reject(&self, receipt: &Receipt, reason: impl AsRef<str>) -> Result<(), QueueError> {
         let (queue_client, reason) = (self.queue_client()?, reason_of(&self.object_ref, reason.as_ref())?);
         let reply = queue_client.settle("reject", receipt, Some(reason)).await?;
-        self.settled(QueueEvent::Rejected, receipt, reply)
+        self.settled(QueueEvent::Rejected, receipt, &reply)
     }
 
     /// Sets the end of a message's visibility by its receipt; see [`Delivery::extend`].
@@ -274,7 +272,8 @@ impl<T, C> ReliableQueue<T, C> {
     /// If the future is dropped after the request is sent, the request is still executed.
     pub async fn extend(&self, receipt: &Receipt, visibility: Duration) -> Result<(), QueueError> {
         let (queue_client, visibility) = (self.queue_client()?, visibility_of(&self.object_ref, visibility)?);
-        queue_client.settle("extend", receipt, Some(visibility)).await?.into_result(&queue_client.name, receipt.id)
+        let reply = queue_client.settle("extend", receipt, Some(visibility)).await?;
+        settled(&reply, &queue_client.name, receipt.message_id())
     }
 
     /// Returns the first messages that would be received now, at most 100, without receiving them;
@@ -320,7 +319,7 @@ impl<T, C> ReliableQueue<T, C> {
         C: Clone,
     {
         let queue_client = self.queue_client()?;
-        let reply: Vec<Bytes> = self.object_ref.read(with(queue_client.keys.browse())).await?;
+        let reply: Vec<Bytes> = self.object_ref.read(with(queue_client.keys().browse())).await?;
         let messages = reply.chunks(8).map(|parts| browse::read(parts, &self.object_ref, &self.codec)).collect();
         let unexpected =
             || ServerError::Decode { expected: "messages with their states", got: "something else".into() };
@@ -342,7 +341,7 @@ impl<T, C> ReliableQueue<T, C> {
         match queue_client.change_one(vec![Bytes::from_static(b"remove"), id.arg()]).await? {
             ChangeReply::Done => Ok(true),
             ChangeReply::Gone => Ok(false),
-            other => Err(other.unexpected(&queue_client.name)),
+            _ => Err(unexpected(&queue_client.name)),
         }
     }
 
@@ -358,7 +357,7 @@ impl<T, C> ReliableQueue<T, C> {
     /// If the future is dropped after the request is sent, the request is still executed.
     pub async fn clear(&self) -> Result<u64, ObjectError> {
         let queue_client = self.queue_client()?;
-        let cleared: Vec<u64> = self.run_exactly_once(queue_client, queue_client.keys.clear()).await?;
+        let cleared: Vec<u64> = self.run_exactly_once(queue_client, queue_client.keys().clear()).await?;
         Ok(cleared.first().copied().unwrap_or(0))
     }
 
@@ -368,7 +367,7 @@ impl<T, C> ReliableQueue<T, C> {
         request: redgrid_core::IdempotentRequest,
     ) -> Result<Vec<u64>, ObjectError> {
         queue_client
-            .client
+            .client()
             .run_exactly_once(request)
             .await
             .map_err(|source| ObjectError::of(&queue_client.name, source))

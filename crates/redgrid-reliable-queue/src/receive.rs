@@ -9,14 +9,12 @@ use redgrid_core::clock::Instant;
 use redgrid_core::into_future;
 use redgrid_core::object::ObjectError;
 use redgrid_core::wait_queue::WaitEnd;
+use redgrid_work::{MAX_MESSAGES, MessageRequest, ReceiveRequest, Received, Receivers, visibility_of};
 
 use crate::count;
 use crate::delivery::Delivery;
 use crate::error::QueueError;
 use crate::queue::ReliableQueue;
-use crate::receivers::{ReceiveRequest, Received, Receivers};
-use crate::request::{MAX_MESSAGES, MessageRequest};
-use crate::settings::visibility_of;
 
 /// Options of a receive.
 #[derive(Debug, Clone, Copy, Default)]
@@ -115,14 +113,14 @@ async fn receive<T: 'static, C: Codec + Clone>(
         return Err(queue.object_ref().invalid("number of messages", "1 to 100", max).into());
     }
     options.visibility.map(|visibility| visibility_of(queue.object_ref(), visibility)).transpose()?;
-    let clock = queue_client.client.clock();
+    let clock = queue_client.client().clock();
     let try_only = options.timeout.is_some_and(|timeout| timeout.is_zero());
     // A receive with a timeout of zero has no time limit here: the poll limits its time.
     let timeout = options.timeout.filter(|timeout| !timeout.is_zero());
     let until = timeout.map_or(Instant::MAX, |timeout| clock.now() + timeout);
     loop {
         let wanted = MessageRequest { max, visibility: options.visibility };
-        let mut waiter = Receivers::of(queue_client).enter(ReceiveRequest { wanted, try_only });
+        let mut waiter = Receivers::of(&queue_client.work_client).enter(ReceiveRequest { wanted, try_only });
         let failure = match waiter.ended_by(until).await {
             WaitEnd::Completed(Received::Messages(offer)) => {
                 // The caller was too late: the messages were returned to the queue. Receive again.

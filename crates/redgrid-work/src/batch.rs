@@ -4,10 +4,8 @@ use bytes::Bytes;
 use redgrid_core::author::BatchExecutor;
 use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
-use redgrid_core::object::ObjectError;
-use redgrid_core::{Client, Name, ServerError};
+use redgrid_core::{Client, ServerError};
 
-use crate::error::QueueError;
 use crate::keys::Keys;
 use crate::message::{MessageId, Receipt};
 
@@ -15,20 +13,29 @@ use crate::message::{MessageId, Receipt};
 const MAX_BATCH: (usize, usize) = (500, 4 << 20);
 
 /// One change: its operation and arguments, as in change.lua.
-pub(crate) type Change = Vec<Bytes>;
+pub type Change = Vec<Bytes>;
 
 /// The server's reply to one change.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum ChangeReply {
+// Not `#[non_exhaustive]`: only the crates above this one use it.
+pub enum ChangeReply {
+    /// The message was pushed.
     New(MessageId),
+    /// A message with the same deduplication id was pushed before.
     Duplicate(MessageId),
+    /// The message exceeds this limit, in bytes.
     TooLarge(u64),
+    /// The queue has this maximum number of messages.
     Full(u64),
     /// The server is out of memory. Contains its error message.
     NoMemory(String),
+    /// The change was executed.
     Done,
+    /// The message does not exist.
     Gone,
+    /// The receipt is not that of the last delivery, or the message is in another state.
     Stale,
+    /// The number of changed messages.
     Count(u64),
 }
 
@@ -48,31 +55,10 @@ impl ChangeReply {
             count => ChangeReply::Count(count.parse().ok()?),
         })
     }
-
-    /// Converts the reply to a change of a received message.
-    pub(crate) fn into_result(self, name: &Name, id: MessageId) -> Result<(), QueueError> {
-        match self {
-            ChangeReply::Done => Ok(()),
-            ChangeReply::Gone | ChangeReply::Stale => Err(QueueError::Stale { name: name.clone(), id }),
-            other => Err(other.unexpected(name)),
-        }
-    }
-
-    pub(crate) fn into_count(self, name: &Name) -> Result<u64, QueueError> {
-        match self {
-            ChangeReply::Count(count) => Ok(count),
-            other => Err(other.unexpected(name)),
-        }
-    }
-
-    pub(crate) fn unexpected(self, name: &Name) -> QueueError {
-        let source = ServerError::Decode { expected: "the status of a change", got: "that of another one".to_owned() };
-        ObjectError::of(name, source).into()
-    }
 }
 
-/// A change of a received message.
-pub(crate) fn receipt_change(operation: &'static str, receipt: &Receipt, more: Option<Bytes>) -> Change {
+/// Returns a change of a received message.
+pub fn receipt_change(operation: &'static str, receipt: &Receipt, more: Option<Bytes>) -> Change {
     let args = [Bytes::from_static(operation.as_bytes()), receipt.id.arg(), receipt.token.clone()];
     args.into_iter().chain(more).collect()
 }

@@ -1,27 +1,26 @@
-//! The keys and scripts of a queue.
+//! The keys of a queue, and the requests for its scripts.
 
 use bytes::Bytes;
 use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
 use redgrid_core::name::companion;
-use redgrid_core::object::layouts::reliable_queue;
 use redgrid_core::{BulkScript, Client, IdempotentRequest, IdempotentScript, Request, Script};
 
-use crate::list::MessageGroup;
+use crate::message::MessageGroup;
 
 /// Number of keys of a queue.
 const KEYS: usize = 10;
 
 static CHANGE: IdempotentScript<KEYS> = IdempotentScript::with_fast_path(
-    "reliable_queue/change",
+    "work/change",
     include_str!("scripts/fast_change.lua"),
     concat!(include_str!("scripts/state.lua"), include_str!("scripts/queue.lua"), include_str!("scripts/change.lua")),
 );
-static CLEAR: IdempotentScript<KEYS> = IdempotentScript::new("reliable_queue/clear", include_str!("scripts/clear.lua"));
-static SET: IdempotentScript<1> = IdempotentScript::new("reliable_queue/set", include_str!("scripts/set.lua"));
-static PAUSE: IdempotentScript<1> = IdempotentScript::new("reliable_queue/pause", include_str!("scripts/pause.lua"));
+static CLEAR: IdempotentScript<KEYS> = IdempotentScript::new("work/clear", include_str!("scripts/clear.lua"));
+static SET: IdempotentScript<1> = IdempotentScript::new("work/set", include_str!("scripts/set.lua"));
+static PAUSE: IdempotentScript<1> = IdempotentScript::new("work/pause", include_str!("scripts/pause.lua"));
 static RECEIVE: Script<{ KEYS + 1 }> = Script::new(
-    "reliable_queue/receive",
+    "work/receive",
     concat!(
         include_str!("scripts/state.lua"),
         include_str!("scripts/deliver.lua"),
@@ -30,18 +29,15 @@ static RECEIVE: Script<{ KEYS + 1 }> = Script::new(
         include_str!("scripts/receive.lua")
     ),
 );
-static BROWSE: BulkScript = BulkScript::new(
-    "reliable_queue/browse",
-    concat!(include_str!("scripts/state.lua"), include_str!("scripts/browse.lua")),
-);
-static LIST: BulkScript = BulkScript::new(
-    "reliable_queue/list",
-    concat!(include_str!("scripts/state.lua"), include_str!("scripts/list.lua")),
-);
-static COUNTS: BulkScript = BulkScript::new(
-    "reliable_queue/counts",
-    concat!(include_str!("scripts/state.lua"), include_str!("scripts/counts.lua")),
-);
+static BROWSE: BulkScript =
+    BulkScript::new("work/browse", concat!(include_str!("scripts/state.lua"), include_str!("scripts/browse.lua")));
+static LIST: BulkScript =
+    BulkScript::new("work/list", concat!(include_str!("scripts/state.lua"), include_str!("scripts/list.lua")));
+static COUNTS: BulkScript =
+    BulkScript::new("work/counts", concat!(include_str!("scripts/state.lua"), include_str!("scripts/counts.lua")));
+
+/// The highest index of a page: larger integers are not exact in Lua.
+const MAX_INDEX: u64 = 1 << 53;
 
 /// How long, in addition to its timeouts, the server remembers the messages of a client's last
 /// request. No retransmission is sent after that.
@@ -49,7 +45,7 @@ const REMEMBERED: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// The keys of one queue, and the channel that wakes its waiters.
 #[derive(Debug)]
-pub(crate) struct Keys {
+pub struct Keys {
     /// In the order in which the scripts expect them.
     all: [Bytes; KEYS],
     channel: Bytes,
@@ -58,15 +54,16 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    pub(crate) fn new(client: &Client, key: &[u8]) -> Keys {
-        let mut all = reliable_queue(key).into_iter();
+    /// Creates the keys. `all` are those of queue.lua, without that of the client's last change.
+    pub fn new(client: &Client, all: impl IntoIterator<Item = Bytes>, channel: Bytes) -> Keys {
+        let mut all = all.into_iter();
         let all: [Bytes; KEYS] = std::array::from_fn(|_| all.next().unwrap_or_default());
         let memory = [&companion("redgrid_once", &all[0])[..], b":", client.id().as_bytes(), b":receive"].concat();
-        Keys { all, channel: companion("redgrid_reliable_queue_channel", key), memory: memory.into() }
+        Keys { all, channel, memory: memory.into() }
     }
 
     /// Returns the hash with the settings. It is the primary key of the queue.
-    pub(crate) fn queue(&self) -> &Bytes {
+    pub fn queue(&self) -> &Bytes {
         &self.all[0]
     }
 
@@ -78,15 +75,18 @@ impl Keys {
         CHANGE.with(self.all.clone()).publish_arg().arg(self.channel.clone())
     }
 
-    pub(crate) fn clear(&self) -> IdempotentRequest {
+    /// Returns the request that drops all messages.
+    pub fn clear(&self) -> IdempotentRequest {
         CLEAR.with(self.all.clone())
     }
 
-    pub(crate) fn set(&self) -> IdempotentRequest {
+    /// Returns the request that sets settings. The caller adds the arguments of set.lua.
+    pub fn set(&self) -> IdempotentRequest {
         SET.with([self.queue().clone()])
     }
 
-    pub(crate) fn pause(&self, is_paused: bool) -> IdempotentRequest {
+    /// Returns the request that pauses or resumes the queue.
+    pub fn pause(&self, is_paused: bool) -> IdempotentRequest {
         let request = PAUSE.with([self.queue().clone()]).publish_arg().arg(self.channel.clone());
         request.int(i64::from(is_paused))
     }
@@ -109,22 +109,26 @@ impl Keys {
         request.not_after(until).late_reply_has_time().idempotent()
     }
 
-    pub(crate) fn browse(&self) -> Request {
+    /// Returns the request for messages with their values. The caller adds the arguments of
+    /// browse.lua.
+    pub fn browse(&self) -> Request {
         BROWSE.with(self.all.iter().cloned())
     }
 
-    pub(crate) fn list(&self, group: MessageGroup) -> Request {
+    /// Returns the request for a page of messages without their values.
+    pub fn list(&self, group: MessageGroup, first: u64) -> Request {
         let [_, bodies, states, ready, delayed, flight, _, _, _, dead] = &self.all;
-        let group = match group {
+        let key = match group {
             MessageGroup::Ready => ready,
             MessageGroup::Delayed => delayed,
             MessageGroup::InFlight => flight,
             MessageGroup::Dead => dead,
         };
-        LIST.with([bodies, states, group].map(Bytes::clone))
+        LIST.with([bodies, states, key].map(Bytes::clone)).arg(group.name()).arg(first.min(MAX_INDEX).to_string())
     }
 
-    pub(crate) fn counts(&self) -> Request {
+    /// Returns the request for the number of messages in each state.
+    pub fn counts(&self) -> Request {
         COUNTS.with(self.all.iter().cloned())
     }
 }

@@ -7,12 +7,12 @@ use redgrid_core::author::ClientExt;
 use redgrid_core::wait_queue::{NextPoll, PollFuture, Resource, WaitQueue, WaiterId};
 use redgrid_core::{ChannelEvent, Client, Offer, OrderedSubscription};
 
-use crate::queue_client::QueueClient;
 use crate::request::{MAX_MESSAGES, MessageRequest, ReceiveReply, ReceivedMessage, send_receive};
+use crate::work_client::WorkClient;
 
 /// How a receive ends.
 #[derive(Debug)]
-pub(crate) enum Received {
+pub enum Received {
     /// The messages are offered to the caller, which has one second to take them.
     Messages(Offer<Granted>),
     /// There is no message, and the caller does not wait.
@@ -21,13 +21,14 @@ pub(crate) enum Received {
 
 /// Messages that are offered to a caller. Those that are not taken return to the queue.
 #[derive(Debug)]
-pub(crate) struct Granted {
-    queue_client: Arc<QueueClient>,
+pub struct Granted {
+    work_client: Arc<WorkClient>,
     messages: Vec<ReceivedMessage>,
 }
 
 impl Granted {
-    pub(crate) fn take(mut self) -> Vec<ReceivedMessage> {
+    /// Takes the messages.
+    pub fn take(mut self) -> Vec<ReceivedMessage> {
         std::mem::take(&mut self.messages)
     }
 }
@@ -35,37 +36,38 @@ impl Granted {
 impl Drop for Granted {
     fn drop(&mut self) {
         let messages = std::mem::take(&mut self.messages);
-        self.queue_client.return_untried(messages.into_iter().map(|message| message.receipt).collect());
+        self.work_client.return_untried(messages.into_iter().map(|message| message.receipt).collect());
     }
 }
 
 /// The request of a caller.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ReceiveRequest {
-    pub(crate) wanted: MessageRequest,
+pub struct ReceiveRequest {
+    /// The messages that it wants.
+    pub wanted: MessageRequest,
     /// Whether the wait ends with the first reply that has no message for it.
-    pub(crate) try_only: bool,
+    pub try_only: bool,
 }
 
 /// The reply to a poll, with its waiters.
-pub(crate) struct Polled {
+pub struct Polled {
     /// The waiters, and the maximum number of messages for each.
     limits: Vec<(WaiterId, usize)>,
     reply: ReceiveReply,
 }
 
 /// The resource of a wait queue: the messages of one queue.
-pub(crate) struct Receivers {
-    queue_client: Arc<QueueClient>,
+pub struct Receivers {
+    work_client: Arc<WorkClient>,
 }
 
 impl Receivers {
     /// Returns the queue of all callers that wait for messages of a queue through one client.
-    pub(crate) fn of(queue_client: &Arc<QueueClient>) -> Arc<WaitQueue<Receivers>> {
-        let key = queue_client.keys.queue();
-        queue_client
-            .client
-            .shared(key, || WaitQueue::new(&queue_client.client, Receivers { queue_client: Arc::clone(queue_client) }))
+    pub fn of(work_client: &Arc<WorkClient>) -> Arc<WaitQueue<Receivers>> {
+        let key = work_client.keys().queue();
+        work_client
+            .client()
+            .shared(key, || WaitQueue::new(work_client.client(), Receivers { work_client: Arc::clone(work_client) }))
     }
 }
 
@@ -79,11 +81,11 @@ impl Resource for Receivers {
     const LINGER: Duration = Duration::from_secs(1);
 
     fn key(&self) -> &[u8] {
-        self.queue_client.keys.queue()
+        self.work_client.keys().queue()
     }
 
     fn subscribe(&self, client: &Client) -> OrderedSubscription {
-        client.subscribe_ordered_unpolled([self.queue_client.keys.channel().clone()], self.queue_client.keys.queue())
+        client.subscribe_ordered_unpolled([self.work_client.keys().channel().clone()], self.work_client.keys().queue())
     }
 
     fn poll<'a>(
@@ -103,8 +105,8 @@ impl Resource for Receivers {
             limits.push((id, max));
             requests.push(MessageRequest { max, ..*wanted });
         }
-        let queue_client = Arc::clone(&self.queue_client);
-        Box::pin(async move { Ok(Polled { limits, reply: send_receive(queue_client, requests).await? }) })
+        let work_client = Arc::clone(&self.work_client);
+        Box::pin(async move { Ok(Polled { limits, reply: send_receive(work_client, requests).await? }) })
     }
 
     fn replied(&self, queue: &Arc<WaitQueue<Self>>, reply: Polled, sent_before: WaiterId) -> NextPoll {
@@ -116,8 +118,8 @@ impl Resource for Receivers {
                 continue;
             }
             // If the caller is gone, dropping the offer returns the messages.
-            let granted = Granted { queue_client: Arc::clone(&self.queue_client), messages };
-            queue.complete(id, || Received::Messages(self.queue_client.client.offer(granted)));
+            let granted = Granted { work_client: Arc::clone(&self.work_client), messages };
+            queue.complete(id, || Received::Messages(self.work_client.client().offer(granted)));
         }
         if all_full || reply.more {
             // There may be messages for other waiters.

@@ -10,19 +10,21 @@ const PLAIN: u8 = 0;
 const WITH_HEADERS: u8 = 1;
 
 /// The maximum size of a header's name, in bytes.
-pub(crate) const MAX_NAME: usize = u16::MAX as usize;
+pub const MAX_NAME: usize = u16::MAX as usize;
 
 /// The maximum size of all headers of a message, in bytes.
-pub(crate) const MAX_HEADERS: usize = 256 << 10;
+pub const MAX_HEADERS: usize = 256 << 10;
 
-pub(crate) type Headers = Vec<(String, String)>;
+/// Names and texts, in the order in which they were added.
+pub type Headers = Vec<(String, String)>;
 
-pub(crate) fn size_of(headers: &[(String, String)]) -> usize {
+/// Returns the size of encoded headers, in bytes.
+pub fn size_of(headers: &[(String, String)]) -> usize {
     headers.iter().map(|(name, text)| 6 + name.len() + text.len()).sum()
 }
 
 /// Encodes a message. The caller has checked the sizes.
-pub(crate) fn encode(headers: &[(String, String)], value: &[u8]) -> Bytes {
+pub fn encode(headers: &[(String, String)], value: &[u8]) -> Bytes {
     if headers.is_empty() {
         return [&[PLAIN], value].concat().into();
     }
@@ -41,7 +43,7 @@ pub(crate) fn encode(headers: &[(String, String)], value: &[u8]) -> Bytes {
 }
 
 /// Decodes a message; `None` if the bytes are not a message.
-pub(crate) fn decode(encode: &Bytes) -> Option<(Headers, Bytes)> {
+pub fn decode(encode: &Bytes) -> Option<(Headers, Bytes)> {
     match *encode.first()? {
         PLAIN => Some((Vec::new(), encode.slice(1..))),
         WITH_HEADERS => {

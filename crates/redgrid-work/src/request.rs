@@ -9,33 +9,38 @@ use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
 
 use crate::message::{MessageId, Receipt, parse_millis};
-use crate::queue_client::QueueClient;
+use crate::work_client::WorkClient;
 
 /// Default visibility: 30 s, the same as the default of other leases.
 pub(crate) const DEFAULT_VISIBILITY: Duration = Duration::from_secs(30);
 
 /// The maximum number of messages of one request. receive.lua has the same limit.
-pub(crate) const MAX_MESSAGES: usize = 100;
+pub const MAX_MESSAGES: usize = 100;
 
 /// The messages that one waiter requests.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct MessageRequest {
+pub struct MessageRequest {
     /// The maximum number of messages, 1 or more.
-    pub(crate) max: usize,
+    pub max: usize,
     /// `None` means the queue's setting.
-    pub(crate) visibility: Option<Duration>,
+    pub visibility: Option<Duration>,
 }
 
 /// A message of a reply.
 #[derive(Debug)]
-pub(crate) struct ReceivedMessage {
-    pub(crate) receipt: Receipt,
-    pub(crate) attempt: u32,
-    pub(crate) priority: u8,
-    pub(crate) pushed_at: SystemTime,
+pub struct ReceivedMessage {
+    /// The receipt of this delivery, with the id of the message.
+    pub receipt: Receipt,
+    /// The number of deliveries, including this one.
+    pub attempt: u32,
+    /// The priority, 0 to 9.
+    pub priority: u8,
+    /// When the message was pushed, by the server's clock.
+    pub pushed_at: SystemTime,
     /// The end of the visibility by the local clock. It is a lower bound.
-    pub(crate) until: Instant,
-    pub(crate) bytes: Bytes,
+    pub until: Instant,
+    /// The stored bytes, with the frame of `body`.
+    pub bytes: Bytes,
 }
 
 /// The reply to a request for messages.
@@ -51,16 +56,16 @@ pub(crate) struct ReceiveReply {
 
 /// Requests messages. The request is retried until it is answered, and is executed once.
 pub(crate) async fn send_receive(
-    queue_client: Arc<QueueClient>,
+    work_client: Arc<WorkClient>,
     requests: Vec<MessageRequest>,
 ) -> Result<ReceiveReply, ServerError> {
-    let client = &queue_client.client;
-    let (number, last_answered) = queue_client.request_numbers();
+    let client = &work_client.client;
+    let (number, last_answered) = work_client.request_numbers();
     let token = uuid::Uuid::new_v4().simple().to_string();
     let began = client.clock().now();
     let until = began + client.patience();
     let request =
-        queue_client.keys.receive(client, (number, last_answered), &token, until).arg(millis(DEFAULT_VISIBILITY));
+        work_client.keys.receive(client, (number, last_answered), &token, until).arg(millis(DEFAULT_VISIBILITY));
     let request = requests.iter().fold(request, |request, wanted| {
         request.arg(wanted.max.to_string()).arg(wanted.visibility.map_or("0".into(), millis))
     });
@@ -69,11 +74,12 @@ pub(crate) async fn send_receive(
         expected: "messages with their states",
         got: format!("a list of {}", fields.len()),
     })?;
-    queue_client.request_answered(number);
+    work_client.request_answered(number);
     Ok(reply)
 }
 
-pub(crate) fn millis(time: Duration) -> Bytes {
+/// Returns a time in milliseconds, as text.
+pub fn millis(time: Duration) -> Bytes {
     time.as_millis().to_string().into()
 }
 
