@@ -59,13 +59,13 @@ pub(crate) async fn send_receive(
     work_client: Arc<WorkClient>,
     requests: Vec<MessageRequest>,
 ) -> Result<ReceiveReply, ServerError> {
-    let client = &work_client.client;
+    let client = work_client.client();
     let (number, last_answered) = work_client.request_numbers();
     let token = uuid::Uuid::new_v4().simple().to_string();
     let began = client.clock().now();
     let until = began + client.patience();
     let request =
-        work_client.keys.receive(client, (number, last_answered), &token, until).arg(millis(DEFAULT_VISIBILITY));
+        work_client.keys().receive(client, (number, last_answered), &token, until).arg(millis(DEFAULT_VISIBILITY));
     let request = requests.iter().fold(request, |request, wanted| {
         request.arg(wanted.max.to_string()).arg(wanted.visibility.map_or("0".into(), millis))
     });
