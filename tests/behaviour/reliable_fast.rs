@@ -253,6 +253,27 @@ async fn the_fast_path_ends_with_a_lifetime_and_with_the_settings() {
     assert_eq!(rest.iter().map(|one| one.value().unwrap()).collect::<Vec<_>>(), ["kept"]);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_that_the_fast_path_creates_end_with_the_queue() {
+    let server = server().await;
+    let (queue, observer) = (queue(&client(&server).await), server.observer().await.unwrap());
+    queue.push("a").await.unwrap();
+    queue.receive().visibility(HOUR).await.unwrap().ack().await.unwrap();
+    assert!(queue.object().expire_in(HOUR).await.unwrap());
+    for key in ["bodies", "states", "ready"] {
+        assert!(!observer.exists(&format!("redgrid_reliable_queue_{key}:{{orders}}")).await.unwrap(), "{key}");
+    }
+    allow(&observer).await;
+    queue.push_many(["b", "c"]).await;
+    allow(&observer).await;
+    queue.receive().visibility(HOUR).await.unwrap();
+    let keys = observer.keys("redgrid_reliable_queue*").await.unwrap();
+    assert_eq!(keys.len(), 5, "{keys:?}");
+    for key in keys {
+        assert!(observer.time_to_live(&key).await.unwrap().is_some(), "{key}");
+    }
+}
+
 /// The server's clock was an hour ahead when the fast path was allowed, and was set back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clock_that_is_set_back_ends_the_fast_path() {
@@ -323,7 +344,7 @@ async fn a_fast_push_after_a_fruitless_receive_wakes_the_waiter() {
         allow(&observer).await;
         there.push("next").await.unwrap();
         waiting.await.unwrap().expect("a wake-up").ack().await.unwrap();
-        // Nobody waits, so this push wakes nobody.
+        // The next receive finds this message.
         allow(&observer).await;
         there.push("after").await.unwrap();
     }
