@@ -266,7 +266,7 @@ async fn keys_that_the_fast_path_creates_end_with_the_queue() {
     allow(&observer).await;
     queue.push_many(["b", "c"]).await;
     allow(&observer).await;
-    queue.receive().visibility(HOUR).await.unwrap();
+    let _held = queue.receive().visibility(HOUR).await.unwrap();
     let keys = observer.keys("redgrid_reliable_queue*").await.unwrap();
     assert_eq!(keys.len(), 5, "{keys:?}");
     for key in keys {

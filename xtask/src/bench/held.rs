@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn costs_are_reported_per_minute_and_per_lock() {
         let outcome = serde_json::json!({"secs": 30.0, "rss0_kb": 1000, "rss1_kb": 11_000, "acquire_s": 0.5});
-        let counters = ServerCounters { commands: 300.0, bytes: 0.0, cpu: 0.1 };
+        let counters = ServerCounters { commands: 300.0, cpu: 0.1, ..ServerCounters::default() };
         let row = row("redgrid", true, &outcome, (0.2, counters), 10_000);
         assert_eq!((row.client_cpu, row.server_cpu, row.commands, row.memory), (0.4, 0.2, 10.0, 1024.0));
     }
