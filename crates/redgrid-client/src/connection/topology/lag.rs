@@ -153,7 +153,6 @@ fn is_behind(reported: &ReplOffset, at_primary: &ReplOffset, wanted: Option<i64>
     }
 }
 
-/// The offset history of a primary.
 #[derive(Default)]
 struct OffsetHistory {
     connection: Option<ConnectionId>,
