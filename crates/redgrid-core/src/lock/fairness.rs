@@ -98,8 +98,8 @@ impl SubscriberCount {
     }
 }
 
-/// When a process that lets others go first makes its next attempt: after a number of messages, or
-/// after a quiet period.
+/// Decides when a process that lets others go first makes its next attempt: after a number of
+/// messages, or after a quiet period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct YieldPlan {
     /// Number of messages to wait for.
