@@ -277,9 +277,8 @@ impl SubscriptionManager {
             };
             channel.confirmed_or_unknown = true;
             if desired.gap_count != gap_count {
-                // The confirmation came from a connection that has been lost since, or from a new
-                // connection whose gap was reported only after the request. So the channel is
-                // subscribed again.
+                // The loss of a connection was reported after this request was sent. The
+                // confirmation may come from that connection, so the channel is subscribed again.
                 desired.to_subscribe.insert(name.clone());
                 continue;
             }

@@ -60,9 +60,9 @@ pub struct PubSubStream {
 /// Returns the internal name of a plain channel. Such a channel is subscribed with SUBSCRIBE, with
 /// or without a cluster.
 ///
-/// The name on the wire cannot serve as the internal name, because it is the internal name of
-/// another channel: the channel of waiters with the same name on the wire. In a cluster, the
-/// channel of waiters can be a sharded channel. The plain channel is then a different channel.
+/// The internal name of a channel of waiters is its name on the wire. In a cluster this can be a
+/// sharded channel, and a plain channel with the same name is another channel. So the plain channel
+/// needs another internal name.
 pub(super) fn plain_name(channel: &[u8]) -> Bytes {
     qualified_name("plain", channel)
 }

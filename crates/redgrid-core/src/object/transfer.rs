@@ -92,8 +92,9 @@ impl Inner {
         }
     }
 
-    /// Returns the request that deletes this object if it is unchanged. In a rename to another
-    /// slot, this object is the original or the copy.
+    /// Returns the request that deletes this object if it is unchanged.
+    ///
+    /// A rename to another slot deletes the original in this way, or the copy if the rename fails.
     ///
     /// The object counts as unchanged if its contents have the SHA-1s `shas`. If `ends` are given,
     /// the lifetimes of its keys must also end at these times. If a `receipt` is given, it is

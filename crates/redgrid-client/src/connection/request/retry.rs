@@ -27,8 +27,8 @@ pub enum RetryPolicy {
     /// Sends the request again until its deadline. Releases use this policy, because a release must
     /// not be abandoned before its deadline.
     ToTheEnd,
-    /// Like `ToTheEnd`, for exactly-once requests. But a refused login ends the request if no
-    /// earlier transmission may still execute.
+    /// Like `ToTheEnd`, for exactly-once requests. But a refused login ends the request,
+    /// unless the server may still execute an earlier transmission.
     Once,
     /// Like `Once`, for several keys. The server answers TRYAGAIN while a migration has moved only
     /// some of the keys. That error is returned at once, because the caller can then send one

@@ -87,8 +87,8 @@ impl<'a> Election<'a> {
         let is_by_name = self.is_by_name();
         let replicas = self.answers.iter().filter(|(_, answer)| match answer {
             // The replicas may name their primary by an address that is not in the list. If all of
-            // them do, no vote can be assigned to a node (see `is_by_name`). In that case each
-            // replica may be a replica of this primary, and counts as one.
+            // them do, no vote can be assigned to a node (see `is_by_name`). Then each replica is
+            // returned, because each can be a replica of `primary`.
             Ok(Role::ReplicaOf { primary: named, .. }) => !is_by_name || self.is_same(named, primary),
             _ => false,
         });
