@@ -27,8 +27,7 @@ use crate::observe::count;
 const SPINS: usize = 100;
 
 /// The last adjustment of a server lease to the request of a waiter, made while no task had the
-/// lock. The fields are the id of the waiter, and the time from which the adjusted lease counts
-/// ([`LeaseChange::Done`]).
+/// lock. The fields are the id of the waiter, and the time at which the adjusted lease begins.
 pub(super) type Fitted = (u64, Instant);
 
 impl ServerLease {

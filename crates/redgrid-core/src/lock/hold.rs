@@ -54,8 +54,8 @@ pub(crate) struct ServerLease {
     pub(super) deadline: Deadline,
     /// The lease that renewals request, in nanoseconds.
     lease: AtomicU64,
-    /// The end of the current owner's lease, or of the owner's offer if that is earlier.
-    /// `Instant::MAX` if neither ends.
+    /// The end of the current owner's lease. While the hold is offered to a task, the end of the
+    /// offer if that is earlier. `Instant::MAX` if neither ends.
     owner_due: AtomicU64,
     /// Fields behind a mutex, which is also locked while the deadline is extended.
     inner: Mutex<LeaseInner>,

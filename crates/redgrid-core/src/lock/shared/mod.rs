@@ -155,7 +155,8 @@ impl GrantSet {
 }
 
 impl State {
-    /// Returns the ids of all lock states of a key, of this kind and of its paired mode.
+    /// Returns the ids of all lock states of a key: those of this kind, and those of the other mode
+    /// of a read-write lock.
     pub(in crate::lock) fn all_of(&self, kind: &dyn LockProtocol, keys: &Arc<LockKeys>) -> Vec<LockId> {
         let kinds = std::iter::once(kind.name()).chain(kind.read_write().map(ReadWriteMode::paired_mode));
         kinds.flat_map(|kind| self.grants_of(kind, keys)).collect()
