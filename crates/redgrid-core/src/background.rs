@@ -59,15 +59,15 @@ impl BackgroundClient {
         self.core.life.closes_by()
     }
 
-    /// Completes when `delay` has passed since the shutdown began. If the shutdown began before
-    /// this call, `delay` is measured from this call.
+    /// Waits until the shutdown begins, and then for `delay`. If the shutdown has already begun,
+    /// waits for `delay` from this call.
     ///
     /// It completes earlier if `delay` would leave too little time for cleanup. The time for
     /// cleanup is a quarter of the shutdown's remaining time, but at most 1 s.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future changes nothing. The next call measures `delay` from its own start.
+    /// Dropping the future changes nothing. The next call begins the wait anew.
     pub async fn nearly_closed(&self, delay: Duration) {
         self.closing().await;
         let now = self.core.clock.now();

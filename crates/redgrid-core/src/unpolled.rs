@@ -230,7 +230,7 @@ impl InlineTask {
 
     /// Creates work that can acquire or release something for which others wait.
     ///
-    /// If the work is still in place after a quarter to half a second, it moves to a task.
+    /// If the caller has not polled the work within 250 to 500 ms, the work moves to a task.
     pub(crate) fn observed(unpolled: &UnpolledRegistry, work: BackgroundTask) -> Self {
         let inline_task = InlineTask::new(work);
         unpolled.register_inline(&inline_task.0);

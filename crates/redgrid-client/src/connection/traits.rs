@@ -266,7 +266,7 @@ pub trait Server: Send + Sync + 'static {
     async fn unsubscribe(&self, kind: ChannelKind, channels: Vec<Bytes>);
 
     /// Returns the stream of pushed events. This method must be called only once, and before the
-    /// first [`Server::subscribe`]: earlier events are lost.
+    /// first [`Server::subscribe`], because events before this call are lost.
     ///
     /// The result of a second call depends on the implementation: either the first stream ends and
     /// the second one continues, or the second stream is empty.

@@ -74,10 +74,10 @@ impl MessageBuffer {
 
     /// Records that a channel is active: from now on, all of its messages are received.
     ///
-    /// The first activation of a channel reports no gap if the channel was added before the stream
-    /// started: the stream starts only when all channels that were added before the start are
-    /// active. Later activations of that channel, and all activations of a channel that was added
-    /// after the start, end a gap. The gap is reported now, if it was not reported before.
+    /// Normally an activation ends a gap, and the gap is reported now, unless it was reported
+    /// before. There is one exception: the first activation of a channel that was added before the
+    /// stream started. This activation reports no gap, because the stream starts only when all such
+    /// channels are active.
     pub(super) fn channel_active(&self, channel_id: u64) {
         let mut state = self.state();
         let is_reported = state.pending.remove(&channel_id) | state.gap_reported.remove(&channel_id);
@@ -111,7 +111,6 @@ impl MessageBuffer {
         self.state().gap_reported.remove(&channel_id);
     }
 
-    /// Removes a channel.
     pub(super) fn channel_removed(&self, channel_id: u64) {
         let mut state = self.state();
         state.pending.remove(&channel_id);

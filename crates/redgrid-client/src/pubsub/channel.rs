@@ -34,9 +34,7 @@ pub(super) struct Channel {
     ///
     /// In both cases the channel may be subscribed even if a later SUBSCRIBE was refused.
     pub(super) confirmed_or_unknown: bool,
-    /// The key to poll.
     pub(super) poll: Option<KeyPoll>,
-    /// Number of messages that were received on the channel.
     pub(super) message_count: u64,
     /// Counts this channel in the metric of the number of subscriptions.
     gauge: SubscriptionGauge,
@@ -61,8 +59,8 @@ pub(super) enum ChannelScope {
     /// primary. So the primary includes this subscription when it counts the receivers of a
     /// message.
     SlotPrimary,
-    /// Messages are published only at one node. Its id is the `key` of the channel. The channel is
-    /// subscribed at that node.
+    /// Messages are published only at one node, where the channel is also subscribed. The id of
+    /// that node is the `key` of the channel.
     Node,
 }
 

@@ -34,8 +34,8 @@ pub struct OwnSubscription {
 
 impl OwnSubscription {
     /// Returns the subscription state to assume when a subscriber count of the server is evaluated.
-    /// `self` is the state when the count was requested, and `after` the state when the reply
-    /// arrived.
+    /// `self` is the state at the time of the request for the count. `after` is the state at the
+    /// time of the reply.
     ///
     /// A subscription that began between request and reply may be part of the count, so
     /// `is_pending` is set in the result.

@@ -41,9 +41,9 @@ pub(super) struct State {
     pub(super) node_tasks: HashMap<NodeId, NodeTask>,
     /// Denied channels, each with the time of the next attempt.
     pub(super) denied: HashMap<Bytes, Denial>,
-    /// Channels that are being unsubscribed at a node. A sink is where the messages of a watcher
-    /// go. The sinks of removed watchers (see [`SubscriptionManager::drain_watcher`]) receive
-    /// messages until the server has confirmed the end of the subscription.
+    /// The sinks of removed watchers, for each channel that is being unsubscribed at a node. The
+    /// messages of a watcher go to its sink. These sinks receive messages until the server has
+    /// confirmed the end of the subscription (see [`SubscriptionManager::drain_watcher`]).
     pub(super) draining: HashMap<Bytes, Vec<(NodeId, Sink)>>,
     next_id: u64,
     pub(super) closed: bool,
@@ -219,10 +219,11 @@ impl SubscriptionManager {
         take_watcher(&mut self.state(), name, id);
     }
 
-    /// Removes a watcher. Its sink still receives messages until the server has unsubscribed the
-    /// channel.
+    /// Removes a watcher. If the channel now has no watcher, the channel is unsubscribed. Until the
+    /// server has confirmed this, the sink of the removed watcher still receives messages.
     ///
-    /// If the channel has other watchers, the sink ends at once.
+    /// If the channel has other watchers, the channel stays subscribed, and no such confirmation
+    /// follows. So the sink of the removed watcher ends at once.
     pub(super) fn drain_watcher(&self, name: &Bytes, id: u64) {
         let mut state = self.state();
         let Some((node, sink)) = take_watcher(&mut state, name, id) else { return };

@@ -79,7 +79,6 @@ impl NodeSubscriptions {
         self.failures.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Returns the time at which the node last answered a poll.
     pub(super) fn last_contact(&self) -> Instant {
         Instant::from_nanos(self.last_contact.load(Ordering::Acquire))
     }
@@ -129,8 +128,8 @@ pub(super) struct NodeTask {
 
 impl NodeTask {
     pub(super) fn start(manager: Arc<SubscriptionManager>, server: Arc<dyn Server>) -> NodeTask {
-        // The stream is opened before the tasks start. If `reconcile` ran before `dispatch`, messages
-        // that follow the first confirmation would otherwise be lost without a gap.
+        // Open the stream before the tasks start. Otherwise `reconcile` might subscribe before the
+        // stream is open, and messages after the confirmation would be lost without a gap.
         let pushes = server.pushes();
         let subscriptions = Arc::new(NodeSubscriptions {
             server,

@@ -268,8 +268,8 @@ impl SubscriptionManager {
             // If the last watcher has left meanwhile, the channel is still found, and is in
             // `to_unsubscribe`.
             let Some(channel) = channels.get_mut(name).filter(|channel| channel.is_at(node, kind)) else {
-                // The channel has moved. It is unsubscribed here, so that no message is received
-                // twice.
+                // The channel has moved. The channel is unsubscribed here, so that no message is
+                // received twice.
                 if kind != ChannelKind::Sharded && channels.contains_key(name) {
                     desired.to_unsubscribe_moved.insert((kind, name.clone()));
                 }
@@ -277,9 +277,8 @@ impl SubscriptionManager {
             };
             channel.confirmed_or_unknown = true;
             if desired.gap_count != gap_count {
-                // The confirmation came from a connection that has been lost since, or from a new
-                // connection whose gap was reported only after the request. So the channel is
-                // subscribed again.
+                // The loss of a connection was reported after this request was sent. The
+                // confirmation may come from that connection, so the channel is subscribed again.
                 desired.to_subscribe.insert(name.clone());
                 continue;
             }
@@ -376,9 +375,9 @@ impl SubscriptionManager {
         }
         tracing::debug!(%node, %error, channels = chunk.len(), "subscription failed");
         subscriptions.failures().add(error, self.clock.now(), self.settings.retry_delay);
-        // Before the next attempt, wait for a new connection. It reports a gap (`Push::Gap`), and
-        // the gap notifies `reconnected`. If the node keeps its connection, the timeout ends the
-        // wait.
+        // Before the next attempt, wait for a new connection. The gap that a new connection reports
+        // (`Push::Gap`) notifies `reconnected`. If the node keeps its connection, the timeout ends
+        // the wait.
         let _ = tokio::time::timeout(self.settings.retry_delay, subscriptions.reconnected.notified()).await;
     }
 }

@@ -34,7 +34,7 @@ pub enum ChannelSelector {
 pub enum PubSubEvent {
     /// A message.
     Message {
-        /// The channel to which it was published.
+        /// The channel on which the message was published.
         channel: Bytes,
         /// The published payload.
         payload: Bytes,
@@ -58,9 +58,11 @@ pub struct PubSubStream {
 }
 
 /// Returns the internal name of a plain channel. Such a channel is subscribed with SUBSCRIBE, with
-/// or without a cluster. The internal name must differ from the name on the wire. The internal name
-/// of a channel of waiters is its name on the wire, and that channel may be a sharded channel of
-/// the same name.
+/// or without a cluster.
+///
+/// The internal name of a channel of waiters is its name on the wire. In a cluster this can be a
+/// sharded channel, and a plain channel with the same name is another channel. So the plain channel
+/// needs another internal name.
 pub(super) fn plain_name(channel: &[u8]) -> Bytes {
     qualified_name("plain", channel)
 }

@@ -123,7 +123,7 @@ struct Oldest<T> {
     most: usize,
     /// The number of values that were accepted so far.
     accepted: u64,
-    /// Whether more than `most` values were offered.
+    /// Whether the number of offered values has exceeded the limit `most`.
     is_cut: bool,
 }
 

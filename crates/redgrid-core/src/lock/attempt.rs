@@ -269,8 +269,10 @@ impl Table {
         let State { locks, schedule, forced, .. } = state;
         let is_forced = !forced.is_empty() && forced.remove(&server_lease.id).is_some();
         let Some(lock) = locks.get_mut(key) else { return InstallOutcome::Closed };
-        // Compare the tokens only if this request was sent before this process received the last
-        // grant. Only then does a lower token mean that this grant is the older one.
+        // `lock.last` describes the grant that was installed before the new grant. If the new
+        // grant's request was sent before that earlier grant arrived, the server may have executed
+        // the two requests in either order. Only then does a lower token show that the new grant is
+        // the older one on the server.
         let (token, known) = lock.last;
         if is_forced || (sent <= known && server_lease.token < token) {
             return InstallOutcome::Superseded;

@@ -151,7 +151,7 @@ impl Table {
     /// Sends each of the releases until it is answered or its lease has ended.
     ///
     /// Returns the time at which the answered transmission was sent; if none was answered, that of
-    /// the last transmission. If there are several requests, returns the earliest of their times.
+    /// the last transmission. If there are several releases, returns the earliest of their times.
     async fn release_unclaimed(&self, what: &DeferredRelease) -> Instant {
         let (protocol, mut sent) = (what.protocol, Instant::MAX);
         let fields: Vec<_> = what.claims.iter().map(|(_, id)| self.core.field(*id)).collect();

@@ -2,9 +2,9 @@
 //! although its own tasks still wait.
 //!
 //! The release reports the number n of subscribers that its message reached, normally including
-//! this process. Every other subscriber that waits for the lock acquires and releases it, and each
-//! of these releases publishes one message. The first of the n messages is from this process. So
-//! after n messages, every waiting process has had the lock once. A yield ends early only after a
+//! this process. Each of the other waiting processes then acquires the lock and releases it, and
+//! each of these releases publishes one message. The first of the n messages is from this process.
+//! So after n messages, every waiting process has had the lock once. A yield ends early only after a
 //! quiet period, in which no message arrives. A limit on the total time of a yield would break the
 //! order in which the processes get the lock.
 
@@ -98,8 +98,8 @@ impl SubscriberCount {
     }
 }
 
-/// When a process that lets others go first makes its next attempt: after a number of messages, or
-/// after a quiet period.
+/// Decides when a process that lets others go first makes its next attempt: after a number of
+/// messages, or after a quiet period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct YieldPlan {
     /// Number of messages to wait for.

@@ -20,15 +20,14 @@ use crate::observe::count;
 /// How often a hand-over that waits for the next token reads the clock before it sleeps: 100 times.
 /// These reads take some microseconds.
 ///
-/// The hand-over number `k` after a grant gives its task the grant's token plus `k`. Before that,
-/// the server's clock, in microseconds, must have reached this token. That is the case about
-/// `k` + 2 µs after the grant ([`token_due`]). So the wait is needed only if the tasks hold the
-/// lock for at most a few microseconds each, on average.
+/// The `k`-th hand-over after a grant gives the lock to a task with a new token: the grant's token
+/// plus `k`. Before this hand-over, the server's clock, in microseconds, must have reached the new
+/// token. The clock has done so about `k` + 2 µs after the grant ([`token_due`]). So the wait is
+/// needed only if the tasks hold the lock for at most a few microseconds each, on average.
 const SPINS: usize = 100;
 
 /// The last adjustment of a server lease to the request of a waiter, made while no task had the
-/// lock. The fields are the id of the waiter, and the time from which the adjusted lease counts
-/// ([`LeaseChange::Done`]).
+/// lock. The fields are the id of the waiter, and the time at which the adjusted lease begins.
 pub(super) type Fitted = (u64, Instant);
 
 impl ServerLease {

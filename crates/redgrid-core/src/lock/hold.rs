@@ -54,7 +54,8 @@ pub(crate) struct ServerLease {
     pub(super) deadline: Deadline,
     /// The lease that renewals request, in nanoseconds.
     lease: AtomicU64,
-    /// The earlier end of the current owner's lease and offer; `Instant::MAX` if neither ends.
+    /// The end of the current owner's lease. While the hold is offered to a task, the end of the
+    /// offer if that is earlier. `Instant::MAX` if neither ends.
     owner_due: AtomicU64,
     /// Fields behind a mutex, which is also locked while the deadline is extended.
     inner: Mutex<LeaseInner>,
@@ -76,7 +77,8 @@ impl Lease for ServerLease {
         self.id
     }
 
-    /// Returns the end of the server lease, or of its owner's lease or offer: whichever is first.
+    /// Returns the earliest of three times: the end of the server lease, of the owner's lease, and
+    /// of the owner's offer.
     fn next_end(&self) -> Instant {
         self.deadline().min(self.owner_due())
     }
@@ -223,7 +225,7 @@ pub(crate) struct Hold {
     pub(super) end: OnceLock<Option<LostReason>>,
     /// When the hold's fixed lease ends, in nanoseconds; `Instant::MAX` for a renewed lease.
     pub(super) ends: AtomicU64,
-    /// Until when the hold is valid by its own lease: a margin before that lease ends.
+    /// The time until which the hold's own lease is valid locally. That lease ends a margin later.
     pub(super) own_deadline: Deadline,
 }
 
@@ -266,7 +268,7 @@ impl Hold {
         self.guards.load(Ordering::Acquire) > 0
     }
 
-    /// Returns until when the offered hold waits for its caller to accept it.
+    /// Returns the time until which the offered hold waits for its caller to accept it.
     ///
     /// If the caller does not poll by then, other waiters can get the lock.
     pub(super) fn offered_until(&self) -> Instant {

@@ -45,8 +45,8 @@ impl HolderLookup {
 }
 
 impl PendingAcquire {
-    /// Returns when the holder is to be read, for a wait that continues at `from`;
-    /// [`Instant::MAX`] if no span records the holder.
+    /// Returns the time at which the holder is to be read, counted from `from`; [`Instant::MAX`] if
+    /// no span records the holder.
     pub(super) fn lookup_at(&self, from: Instant) -> Instant {
         if !self.is_traced || self.request.once {
             return Instant::MAX;

@@ -35,8 +35,8 @@ pub(super) struct Phantoms {
 pub(crate) struct Phantom {
     /// Number of consecutive yields that ended by their quiet period.
     quiet_yields: u32,
-    /// In each yield that `quiet_yields` counts, a number of subscribers acquired nothing. This is
-    /// the smallest of these numbers. There cannot be more phantoms: they never acquire the lock.
+    /// The smallest number of subscribers that acquired nothing in one of the yields that
+    /// `quiet_yields` counts. There cannot be more phantoms: they never acquire the lock.
     count: u64,
     /// Number of subscribers in the last of the counted yields. If a later release reports fewer
     /// subscribers, a phantom may have left.

@@ -275,8 +275,8 @@ impl Table {
             false => self.release_mode(server_lease, keep_until, yields),
         };
         let own = self.core.subscriptions.own_subscription(&server_lease.keys.channel);
-        // The number of a replica's subscribers is requested concurrently, so that the release does
-        // not wait for it. If waiters subscribe at the primary, no such request is needed.
+        // Subscribers at a replica are counted at the same time, so that the release is sent at
+        // once. If waiters subscribe at the primary, no such count is needed.
         let channel = (&server_lease.keys.channel, &server_lease.keys.key);
         let counting = match yields_to_others(server_lease.protocol) {
             true => self.core.subscriptions.replica_subscribers(&[channel]),

@@ -1,9 +1,9 @@
 //! The renewal loop for all locks of a client. It renews leases in batches, and ends holds.
 //!
-//! One timer serves all holds. One script renews up to 100 server leases. They have the same kind
-//! and durability and, in a cluster, the same hash slot. Only a confirmed renewal moves a deadline.
-//! A renewal that failed is retried until the deadline. If the server replies that a lease is not
-//! held, this process ends that lease at once.
+//! One timer serves all holds. One script renews up to 100 server leases. These server leases have
+//! the same kind and durability and, in a cluster, the same hash slot. Only a confirmed renewal
+//! moves a deadline. A renewal that failed is retried until the deadline. If the server replies
+//! that a lease is not held, this process ends that lease at once.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -323,12 +323,13 @@ impl Table {
     }
 }
 
-/// Returns the lease that a renewal sends: the full length of a renewed lease, zero for a fixed
-/// one.
+/// Returns the lease that a renewal requests. If renewals extend the lease, this is the full length
+/// of the lease. Otherwise this is zero: the server then only checks whether the lease is still
+/// held.
 ///
-/// Shared locks with a fixed lease are an exception: for them, the remaining time of the confirmed
-/// lease is sent. Other holders may have shortened the lifetime of the key, and the renewal
-/// restores it.
+/// Shared locks are an exception: instead of zero, the renewal requests the remaining time of the
+/// confirmed lease. Other holders may have shortened the lifetime of the key, and the renewal
+/// restores this lifetime.
 fn lease_to_send(server_lease: &ServerLease, now: Instant) -> Duration {
     let left = server_lease.deadline().since(now);
     match server_lease.protocol.is_shared() && !left.is_zero() {

@@ -106,7 +106,7 @@ pub fn rate_limiter(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), suffixed(key, "value"), suffixed(key, "permits")]
 }
 
-/// Returns the keys of an object that stores nothing under the plain name. They are
+/// Returns the keys of an object that stores nothing under the plain name. The keys are
 /// `redgrid_<object>:{name}`, and `redgrid_<object>_<suffix>:{name}` for each suffix.
 fn with_prefix(object: &str, suffixes: &[&str], key: &[u8]) -> Vec<Bytes> {
     let key_of = |suffix: &&str| companion(&format!("redgrid_{object}_{suffix}"), key);

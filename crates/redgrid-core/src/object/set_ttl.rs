@@ -45,7 +45,6 @@ impl SetTtl {
     }
 }
 
-/// A lifetime that is out of range.
 pub(crate) struct InvalidLifetime {
     pub(crate) expected: &'static str,
     pub(crate) got: String,
@@ -62,8 +61,8 @@ impl InvalidLifetime {
 ///
 /// # Errors
 ///
-/// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if it is not between 1 ms and 3650
-/// days.
+/// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if `lifetime` is not between 1 ms
+/// and 3650 days.
 pub fn millis(name: &Name, lifetime: Duration) -> Result<Bytes, ObjectError> {
     checked_millis(lifetime).map_err(|invalid| invalid.into_error(name))
 }

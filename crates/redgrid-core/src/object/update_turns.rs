@@ -24,7 +24,7 @@ const MIN_SILENCE: Duration = Duration::from_millis(100);
 /// never shorter than [`MIN_SILENCE`], and never longer than the response timeout.
 const SILENCE_ROUND_TRIPS: u32 = 8;
 
-/// Time limit for a woken update to start its turn: 10 ms. After that, it loses the turn.
+/// Time limit for a woken update to start its turn: 10 ms. After that, the update loses its turn.
 const START_TIMEOUT: Duration = Duration::from_millis(10);
 
 /// The turns of a client's updates of one object, or of one part of an object. All handles of the

@@ -54,8 +54,7 @@ pub(super) struct LeaseConfirmation {
     pub(super) sent: Instant,
     /// Each lease, and its new deadline.
     pub(super) leases: Vec<(Arc<PermitLease>, Instant)>,
-    /// The extension that a caller has requested, if any. The leases that it concerns are at the
-    /// end of `leases`.
+    /// The extension that a caller has requested, if any. Its leases are at the end of `leases`.
     pub(super) extension: Option<Extension>,
 }
 

@@ -77,9 +77,10 @@ impl LocalSemaphore {
         lease.count_failed_renewal(self.core.settings.response_timeout);
     }
 
-    /// Waits for the reply to an exchange that was sent at `sent`. At each response timeout without
-    /// it, counts the renewals of the exchange as failed: it is sent again for longer than most
-    /// leases last. Also returns whether they were counted.
+    /// Waits for the reply to an exchange that was sent at `sent`. Whenever a response timeout
+    /// passes without the reply, counts the renewals of the exchange as failed. To count them only
+    /// at the end would be too late: an unanswered exchange is sent again for longer than most
+    /// leases last. Also returns whether renewals were counted as failed.
     pub(super) async fn count_unanswered<T>(
         &self,
         checks: &[LeaseCheck],

@@ -253,12 +253,13 @@ impl LocalSemaphore {
         self.wake_or_start_loop(&mut state)
     }
 
-    /// Returns the error of a request to a client that has ended.
+    /// Returns the error with which requests fail once the client is closing or has ended.
     pub(super) fn ended(&self) -> AcquireError {
         AcquireError::of(&self.keys.name, self.core.life.why())
     }
 
-    /// Makes the renewal task run when a lease of this process next must be renewed, or ends.
+    /// Schedules the renewal task for the time at which the next lease of this process must be
+    /// renewed, or ends.
     pub(super) fn wake_renewal(&self, state: &SemaphoreState) {
         self.registry.alarm.bring_forward(state.leases.next());
     }

@@ -155,7 +155,7 @@ impl LocalSemaphore {
         // counted from here on.
         let own = self.core.subscriptions.own_subscription(&self.keys.channel);
         // The reply does not include subscribers that are connected to a replica. Only the replica
-        // can count them, so it is asked at the same time.
+        // can count them, so the replica is queried while the exchange is in flight.
         let channel = (&self.keys.channel, &self.keys.key);
         let counting =
             if exchange.ends_window { self.core.subscriptions.replica_subscribers(&[channel]) } else { None };

@@ -59,8 +59,9 @@ pub(super) struct SemaphoreState {
     pub(super) returns: Vec<PendingReturn>,
     /// Positions of ended requests in the server queue, to be removed by an exchange.
     pub(super) cancelled_positions: Vec<Bytes>,
-    /// Pending extensions. An exchange carries at most one of them, so that the latest extension of
-    /// a lease is executed last.
+    /// Pending extensions, in the order in which they were requested. Each exchange carries at most
+    /// one extension, and one exchange is in flight at a time. So the extensions are executed in
+    /// this order, and the last extension of a lease decides its end.
     pub(super) extensions: VecDeque<Extension>,
     /// Number of permits that guards hold.
     pub(super) held: u64,
@@ -197,11 +198,11 @@ impl SemaphoreState {
         }
     }
 
-    /// Returns whether permits might be granted to the first waiters.
+    /// Returns whether an exchange might grant permits to the first waiters.
     ///
-    /// This is so if a try-only request is among the first waiters. In a fair semaphore, it is also
-    /// so if a request of the first waiters was not sent yet; in any other semaphore, if the last
-    /// reply left enough permits for the first waiter.
+    /// The result is true in three cases. In any semaphore: a try-only request is among the first
+    /// waiters. In a fair semaphore: the request of one of the first waiters was not sent yet. In
+    /// any other semaphore: the last reply left enough permits for the first waiter.
     fn has_unrequested(&self, fair: bool) -> bool {
         let may_be_granted =
             |waiter: &Waiter| i64::try_from(waiter.request.permits).is_ok_and(|permits| permits <= self.left);

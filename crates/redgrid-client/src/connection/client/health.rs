@@ -75,12 +75,11 @@ pub struct Health {
     /// The known nodes, each primary followed by its replicas. While no node is known, one entry
     /// says why.
     pub nodes: Vec<NodeHealth>,
-    /// The reason why no node reports which server is the primary; `None` if a node reports it.
-    /// While this is set, the client cannot detect a failover.
+    /// The reason why no node reports the primary; `None` if a node reports the primary. While a
+    /// reason is set, the client cannot detect a failover.
     ///
-    /// The value is set only in deployments with sentinels or a list of nodes. It is cleared when a
-    /// node reports the primary again. While it is set, requests to the last known primary can
-    /// still succeed.
+    /// A reason is set only in deployments with sentinels or a list of nodes. Even then, requests
+    /// to the last known primary can still succeed.
     pub trouble: Option<String>,
     /// Number of holds that are valid by the local clock.
     pub held: usize,

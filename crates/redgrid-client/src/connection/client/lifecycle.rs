@@ -110,9 +110,11 @@ impl Lifecycle {
         let _ = self.0.subscribe().wait_for(is_reached).await;
     }
 
-    /// Returns the error of a request to a client that has ended.
+    /// Returns the error with which requests fail once the client is closing or has ended.
     ///
-    /// The error distinguishes a shutdown from a runtime that ended.
+    /// If a shutdown was requested or the last handle was dropped, the error is
+    /// [`ServerError::ShuttingDown`]. Otherwise the error says that the runtime of the client's
+    /// tasks has ended.
     pub fn why(&self) -> ServerError {
         match self.0.borrow().is_requested {
             true => ServerError::ShuttingDown,
@@ -120,7 +122,7 @@ impl Lifecycle {
         }
     }
 
-    /// Returns the error of a request if the client has ended; see [`Lifecycle::why`].
+    /// Returns [`Lifecycle::why`] if the client has ended, and `None` otherwise.
     pub(in crate::connection) fn error(&self) -> Option<ServerError> {
         let is_over = self.0.borrow().is_over;
         is_over.then(|| self.why())

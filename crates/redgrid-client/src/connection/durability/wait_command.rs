@@ -33,7 +33,7 @@ pub(super) enum Failure {
     Changed,
     Refused {
         error: ServerError,
-        /// Whether the write was refused. Only the write depends on the tag.
+        /// Whether the write was refused, and not the WAIT or the INFO.
         writing: bool,
     },
 }

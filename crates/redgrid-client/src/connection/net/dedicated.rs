@@ -37,7 +37,7 @@ use crate::error::{Code, ServerError};
 pub(crate) struct DedicatedConnection {
     connections: Arc<Connections>,
     /// The connections for requests. `None` if this connection need not lead to the same process as
-    /// they do.
+    /// the connections for requests.
     request_pool: Option<Arc<ConnectionPool>>,
     link: OnceLock<Arc<Connection>>,
     in_use: Arc<tokio::sync::Mutex<()>>,

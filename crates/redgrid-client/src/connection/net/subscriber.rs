@@ -28,7 +28,7 @@ const CONNECTING: Duration = Duration::from_millis(250);
 pub(crate) struct Subscriptions {
     connections: Arc<Connections>,
     /// The id of the connections for requests. A connection for subscriptions is replaced if it
-    /// leads to another server process than they do.
+    /// leads to another server process than the connections for requests.
     commands: watch::Receiver<Option<ConnectionId>>,
     pushes: Pushes,
     messages: Arc<Subscriber>,

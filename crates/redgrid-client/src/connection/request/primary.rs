@@ -20,8 +20,8 @@ use crate::error::{ServerError, after_unanswered};
 /// The result of a request at each node to which it was sent.
 pub type ByNode<T> = Vec<(NodeId, Result<T, ServerError>)>;
 
-/// A node that was a primary when the caller requested the primaries. A node that replaces it is
-/// represented by another `Primary`.
+/// A node that was a primary when the caller requested the list of primaries. A node that replaces
+/// this node has a `Primary` of its own.
 #[derive(Clone)]
 pub struct Primary {
     server: Arc<dyn Server>,
@@ -34,8 +34,8 @@ impl Primary {
         self.server.id()
     }
 
-    /// Returns the slots that the node served when the caller requested the primaries, in order.
-    /// Outside a cluster, the node serves every key, and the list is empty.
+    /// Returns the slots of the node in ascending order, as they were when the caller requested the
+    /// list of primaries. Outside a cluster, the node serves every key, and the result is empty.
     pub fn slots(&self) -> &[RangeInclusive<u16>] {
         &self.slots
     }

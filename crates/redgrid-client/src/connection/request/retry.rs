@@ -27,8 +27,8 @@ pub enum RetryPolicy {
     /// Sends the request again until its deadline. Releases use this policy, because a release must
     /// not be abandoned before its deadline.
     ToTheEnd,
-    /// Like `ToTheEnd`, for exactly-once requests. But a refused login ends the request if no
-    /// earlier transmission may still execute.
+    /// Like `ToTheEnd`, for exactly-once requests. But a refused login ends the request,
+    /// unless the server may still execute an earlier transmission.
     Once,
     /// Like `Once`, for several keys. The server answers TRYAGAIN while a migration has moved only
     /// some of the keys. That error is returned at once, because the caller can then send one
@@ -233,8 +233,8 @@ pub(super) async fn admitted<'a>(
         tokio::select! {
             biased;
             permit = limit.acquire() => permit.map_err(|_| waited()),
-            // The client's clock is not used here. To detect a suspend of the machine, it wakes
-            // each waiting caller every second, and very many callers may wait here.
+            // The client's clock is not used here. To detect a suspend of the machine, that clock
+            // wakes each waiting caller every second, and very many callers may wait here.
             () = tokio::time::sleep(until.since(clock.now())) => Err(waited()),
         }
     };
@@ -290,10 +290,17 @@ pub fn may_execute_until(limit: Instant, window: Duration) -> Instant {
 
 /// Waits until the next transmission may be sent, at most until `until`.
 ///
-/// If `server` is the primary of the key (`at_home`), waits for its connection. If the primary is
-/// connected now, or if `server` is not the primary, the retry delay passes first. A topology
-/// change or the end of the client ends the wait at once. If `heeds_refusal` is true, a refusal of
-/// this client by the server ends the wait, too.
+/// `server` is the node of the last transmission. `at_home` is true if the transmission was sent to
+/// `server` as the primary of the key. The wait depends on this flag:
+///
+/// - If `at_home` is false, waits for the retry delay.
+/// - If `at_home` is true and `server` is connected, waits for the retry delay. If the connection
+///   is lost meanwhile, then waits for a new one.
+/// - If `at_home` is true and `server` is not connected, waits for a connection.
+/// - If `at_home` is true, but the key has another primary by now, does not wait.
+///
+/// A topology change or the end of the client ends the wait at once. If `heeds_refusal` is true, a
+/// refusal of this client by the server ends the wait, too.
 async fn pause(
     core: &Core,
     key: &[u8],

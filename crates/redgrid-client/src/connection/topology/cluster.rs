@@ -1,9 +1,9 @@
 //! The topology of a cluster. The slot map is refreshed at every `scan_interval` and after topology
 //! hints. Hints in quick succession cause one refresh.
 //!
-//! A MOVED redirect takes effect at once for its slot. It also triggers a refresh, which updates
-//! all other slots. A node is opened when a slot map or a redirect first names it. It is closed
-//! once neither the current map nor a recent redirect names it.
+//! A MOVED redirect takes effect at once for its slot. The redirect also triggers a refresh, which
+//! updates all other slots. A node is opened when a slot map or a redirect first names the node.
+//! The node is closed once neither the current map nor a recent redirect names it.
 
 mod refresh;
 

@@ -37,7 +37,8 @@ pub(super) fn open(servers: &ReplicatedNodes, nodes: Nodes) -> Arc<Replicated> {
         network: Arc::clone(&probing.entry.network),
         open_since: None,
     };
-    // The watch task owns the connections for the role queries. They are closed when the task ends.
+    // The watch task owns the connections for the role queries, so these connections are closed
+    // when the task ends.
     replicated.watched_by(watch.run());
     replicated.compare_replicas();
     replicated
@@ -63,8 +64,8 @@ impl Watch {
 
     /// Returns whether a state has lasted for two thirds of `response_timeout`.
     ///
-    /// If a silent primary is then replaced, requests that wait for it still have a third of their
-    /// time, in which they can be sent to another node.
+    /// If a silent primary is then replaced, the requests that wait for a reply still have a third
+    /// of their time. In this time they can be sent to the new primary.
     fn is_for_long(&self, lasted: Option<Duration>) -> bool {
         lasted.is_some_and(|lasted| lasted >= self.settings.response_timeout / 3 * 2)
     }

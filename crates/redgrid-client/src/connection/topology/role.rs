@@ -4,7 +4,6 @@ use crate::config::Address;
 use crate::connection::{Reply, Request, Server};
 use crate::error::ServerError;
 
-/// The role that a server reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Role {
     Primary {

@@ -5,12 +5,12 @@
 //! server is used only if it confirms the role that the sentinels report.
 //!
 //! In a failover, planned or not, the leading sentinel chooses a replica and promotes it at once.
-//! But it reports the new primary only after it has queried that replica again, up to a second
-//! later. So this client queries the chosen replica itself, and uses it as soon as the replica
-//! reports the role of a primary. If the promotion was given up, the client returns to the former
-//! primary, unless most sentinels that answer report the former primary as down. During the
-//! promotion, requests to the former primary are briefly suspended: writes that it acknowledges
-//! after the promotion would be lost.
+//! But the leading sentinel reports the new primary only after another query of that replica, up to
+//! a second later. So this client queries the chosen replica itself, and uses the replica as soon
+//! as it reports the role of a primary. If the promotion was given up, the client returns to the
+//! former primary, unless most sentinels that answer report the former primary as down. During the
+//! promotion, requests to the former primary are briefly suspended: writes that the former primary
+//! acknowledges after the promotion would be lost.
 
 mod elected;
 mod events;

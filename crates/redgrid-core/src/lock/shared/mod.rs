@@ -50,7 +50,8 @@ pub trait ReadWriteMode: Send + Sync {
     /// Returns the name of the lock kind that is the other mode of the same read-write lock.
     fn paired_mode(&self) -> &'static str;
 
-    /// Acquires like [`LockProtocol::acquire`], with the context of the request.
+    /// Returns the acquire request, like [`LockProtocol::acquire`], with the `context` as further
+    /// arguments.
     fn enter(&self, claim: HoldArgs<'_>, context: &AcquireContext) -> Request;
 
     /// Returns the interval at which a client announces its waiting requests; `None` if requests of
@@ -154,7 +155,8 @@ impl GrantSet {
 }
 
 impl State {
-    /// Returns the ids of all lock states of a key, of this kind and of its paired mode.
+    /// Returns the ids of all lock states of a key: those of this kind, and those of the other mode
+    /// of a read-write lock.
     pub(in crate::lock) fn all_of(&self, kind: &dyn LockProtocol, keys: &Arc<LockKeys>) -> Vec<LockId> {
         let kinds = std::iter::once(kind.name()).chain(kind.read_write().map(ReadWriteMode::paired_mode));
         kinds.flat_map(|kind| self.grants_of(kind, keys)).collect()
@@ -162,8 +164,8 @@ impl State {
 
     /// Returns the ids of a key's lock states of one kind.
     ///
-    /// The first id always has the grant number 0, the number of all grants except those of readers
-    /// and of conversions (see [`LockId`]). It is returned even if no lock state has this id.
+    /// The first id always has grant number 0. Only grants of readers and of conversions have other
+    /// numbers (see [`LockId`]). The first id is returned even if no lock state has it.
     pub(in crate::lock) fn grants_of(
         &self,
         kind: &'static str,
@@ -184,8 +186,8 @@ impl State {
     /// Finds the hold that the request converts: a hold of the same holder in the paired mode.
     /// Returns the id of its server lease; `None` if there is no such hold.
     ///
-    /// The request fails with [`AcquireError::WouldDeadlock`] if it would wait for a hold of its
-    /// own holder, or of the holder of the `Holder::scope` in which it is made.
+    /// The error is [`AcquireError::WouldDeadlock`] if the request would wait for a hold of its own
+    /// holder, or for a hold of the current holder (`Holder::scope`).
     pub(in crate::lock) fn held_in_paired_mode(
         &self,
         kind: &dyn LockProtocol,

@@ -26,8 +26,8 @@ pub struct Events {
     buffer: Arc<MessageBuffer>,
     _subscription: Subscription,
     filter: Filter,
-    /// The required setting of the servers. It is checked at the start and after each interruption;
-    /// `None` if there are no checks.
+    /// The required setting of the servers, which is checked at the start and after each
+    /// interruption. `None` if there are no checks.
     notify_config: Option<NotifyConfig>,
     checking: Option<BoxFuture<'static, Result<(), ListenError>>>,
     /// A timer of [`GAP_DELAY`], which runs while the report of a gap waits for the end of a check.

@@ -83,8 +83,8 @@ fn epoch_in(facts: &Facts) -> u64 {
 /// Returns whether the sentinel is replacing this primary: most sentinels report it as down, or the
 /// failover is planned.
 ///
-/// In a planned failover the former primary keeps answering. Any write that it acknowledges after
-/// the promotion is lost.
+/// In a planned failover the former primary keeps answering. Any write that the former primary
+/// acknowledges after the promotion is lost.
 fn is_replaced(primary: &Facts) -> bool {
     has_flag(primary, "failover_in_progress")
 }
