@@ -9,7 +9,7 @@ use yaml_serde::{Mapping, Value as Yaml};
 use super::error::{ConfigError, Origin};
 use super::form::Value;
 use super::layer::Layer;
-use super::table::{Group, setting};
+use super::table::{SERVERS, setting};
 use super::{redisson, url};
 
 /// A parsed file, and its text.
@@ -69,7 +69,7 @@ fn own(tree: &Tree<'_>) -> Result<Layer, ConfigError> {
         };
         if let Some(value) = value {
             layer.set(key, value, tree.at(key))?;
-            layer.names_servers |= setting(key).is_some_and(|setting| setting.group == Group::Servers);
+            layer.names_servers |= setting(key).is_some_and(|setting| setting.group == SERVERS);
         }
     }
     Ok(layer)

@@ -5,7 +5,7 @@ use percent_encoding::percent_decode_str;
 use super::error::{ConfigError, Origin};
 use super::form::Value;
 use super::layer::Layer;
-use super::table::{Group, setting};
+use super::table::{SERVERS, setting};
 
 /// The kind of servers, which follows from the scheme of the URL.
 #[derive(Clone, Copy, PartialEq)]
@@ -153,7 +153,7 @@ impl<'a> Parts<'a> {
                 return Err(bad(self.url, "names of settings after the `?`"));
             }
             let value = self.decoded(value)?;
-            let here = setting(key).filter(|setting| setting.group == Group::Servers);
+            let here = setting(key).filter(|setting| setting.group == SERVERS);
             if here.is_some_and(|_| !key.starts_with("sentinel_")) {
                 let expected = format!("the servers before the `?`, not as the setting `{key}`");
                 return Err(bad(self.url, &expected));
