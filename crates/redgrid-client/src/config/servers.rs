@@ -119,13 +119,10 @@ impl Address {
     }
 
     /// Parses a list of at least one address.
-    pub(super) fn read_all<S: AsRef<str>>(
-        texts: impl IntoIterator<Item = S>,
-        default_port: u16,
-    ) -> Result<Vec<Self>, String> {
+    pub(super) fn read_all(texts: &[&str], default_port: u16) -> Result<Vec<Self>, String> {
         let mut all: Vec<Address> = Vec::new();
         for text in texts {
-            let address = Address::read(text.as_ref().trim(), default_port)?;
+            let address = Address::read(text.trim(), default_port)?;
             if all.contains(&address) {
                 return Err("each address once".into());
             }
@@ -189,7 +186,7 @@ mod tests {
         ] {
             assert!(Address::read(text, 6379).is_err(), "{text}");
         }
-        assert!(Address::read_all(["a", "a:6379"], 6379).is_err());
+        assert!(Address::read_all(&["a", "a:6379"], 6379).is_err());
         assert_eq!(Address::new("::1", 7).to_string(), "[::1]:7");
     }
 }
