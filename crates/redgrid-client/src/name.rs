@@ -87,34 +87,6 @@ impl TryFrom<&str> for Name {
     }
 }
 
-impl TryFrom<String> for Name {
-    type Error = InvalidName;
-
-    fn try_from(name: String) -> Result<Self, InvalidName> {
-        Name::new(name)
-    }
-}
-
-impl TryFrom<&String> for Name {
-    type Error = InvalidName;
-
-    fn try_from(name: &String) -> Result<Self, InvalidName> {
-        Name::new(name)
-    }
-}
-
-impl From<Name> for String {
-    fn from(name: Name) -> String {
-        name.as_str().to_owned()
-    }
-}
-
-impl From<&Name> for String {
-    fn from(name: &Name) -> String {
-        name.as_str().to_owned()
-    }
-}
-
 impl AsRef<str> for Name {
     fn as_ref(&self) -> &str {
         &self.0
