@@ -202,10 +202,7 @@ pub fn suffixed(key: &[u8], suffix: &str) -> Bytes {
 /// Returns the key in braces, so that the whole key is a hash tag. A key that contains a `{` is
 /// returned unchanged.
 pub fn tagged(key: &[u8]) -> Cow<'_, [u8]> {
-    match key.contains(&b'{') {
-        true => Cow::Borrowed(key),
-        false => Cow::Owned([b"{", key, b"}"].concat()),
-    }
+    if key.contains(&b'{') { Cow::Borrowed(key) } else { Cow::Owned([b"{", key, b"}"].concat()) }
 }
 
 /// Returns whether two keys have the same hash tag, and thus the same slot in every cluster. For a

@@ -93,10 +93,7 @@ impl Address {
             None if text.matches(':').count() > 1 => {
                 return Err("an IPv6 address in brackets, like `[::1]:6379`".into());
             }
-            None => match text.split_once(':') {
-                Some((host, port)) => (host, Some(port)),
-                None => (text, None),
-            },
+            None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
         };
         if host.is_empty() {
             return Err("a host, like `host:6379`".into());

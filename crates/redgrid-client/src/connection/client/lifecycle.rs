@@ -114,10 +114,8 @@ impl Lifecycle {
     ///
     /// The error distinguishes a shutdown from a runtime that ended.
     pub fn why(&self) -> ServerError {
-        match self.0.borrow().is_requested {
-            true => ServerError::ShuttingDown,
-            false => ServerError::not_sent(RUNTIME_ENDED),
-        }
+        let is_requested = self.0.borrow().is_requested;
+        if is_requested { ServerError::ShuttingDown } else { ServerError::not_sent(RUNTIME_ENDED) }
     }
 
     /// Returns the error of a request if the client has ended; see [`Lifecycle::why`].
