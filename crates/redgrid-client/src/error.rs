@@ -103,13 +103,7 @@ impl ServerError {
 
     /// Returns whether the request was certainly not executed.
     pub fn is_not_done(&self) -> bool {
-        match self {
-            ServerError::NotSent { .. }
-            | ServerError::Refused { .. }
-            | ServerError::Unauthorized { .. }
-            | ServerError::ShuttingDown => true,
-            ServerError::Unknown { .. } | ServerError::Decode { .. } => false,
-        }
+        !matches!(self, ServerError::Unknown { .. } | ServerError::Decode { .. })
     }
 
     /// Returns whether the error is [`NotSent`](Self::NotSent),

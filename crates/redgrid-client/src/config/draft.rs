@@ -8,7 +8,7 @@ use super::access::{Access, Secret, Tls};
 use super::check;
 use super::error::{ConfigError, Origin};
 use super::network::{Network, Socks};
-use super::servers::{Address, Cluster, MasterSlave, ReplicatedNodes, Sentinel, Servers, Single, UnixSocket};
+use super::servers::{Address, MasterSlave, Sentinel, Servers};
 use super::settings::{
     Durability, Introspection, Protocol, ReadMode, Settings, ShardedSubscriptions, SubscriptionMode,
 };
@@ -105,19 +105,19 @@ impl Draft {
         };
         match servers.cloned() {
             None => {}
-            Some(Servers::Single(Single { address })) => draft.single = Some(address),
-            Some(Servers::Unix(UnixSocket { path })) => draft.unix = Some(path),
+            Some(Servers::Single(address)) => draft.single = Some(address),
+            Some(Servers::Unix(path)) => draft.unix = Some(path),
             Some(Servers::MasterSlave(MasterSlave { primary, replicas })) => {
                 draft.primary = Some(primary);
                 draft.replicas = replicas;
             }
-            Some(Servers::Replicated(ReplicatedNodes { nodes })) => draft.replicated = nodes,
+            Some(Servers::Replicated(nodes)) => draft.replicated = nodes,
             Some(Servers::Sentinel(Sentinel { sentinels, master_name, username, password, provider })) => {
                 draft.sentinels = sentinels;
                 draft.master_name = Some(master_name);
                 draft.sentinel_access = Access { username, password, provider, ..Access::default() };
             }
-            Some(Servers::Cluster(Cluster { seeds })) => draft.cluster = seeds,
+            Some(Servers::Cluster(seeds)) => draft.cluster = seeds,
         }
         draft
     }
@@ -150,18 +150,18 @@ impl Draft {
         let database = u8::try_from(self.database).unwrap_or(u8::MAX);
         let access = Access { database, tls: self.tls.then_some(self.tls_options), ..self.access };
         let servers = if let Some(address) = self.single {
-            Servers::Single(Single { address })
+            Servers::Single(address)
         } else if let Some(path) = self.unix {
-            Servers::Unix(UnixSocket { path })
+            Servers::Unix(path)
         } else if let Some(primary) = self.primary {
             Servers::MasterSlave(MasterSlave { primary, replicas: self.replicas })
         } else if !self.replicated.is_empty() {
-            Servers::Replicated(ReplicatedNodes { nodes: self.replicated })
+            Servers::Replicated(self.replicated)
         } else if let Some(master_name) = self.master_name {
             let Access { username, password, provider, .. } = self.sentinel_access;
             Servers::Sentinel(Sentinel { sentinels: self.sentinels, master_name, username, password, provider })
         } else {
-            Servers::Cluster(Cluster { seeds: self.cluster })
+            Servers::Cluster(self.cluster)
         };
         let (username, password) = (self.socks_username, self.socks_password);
         let socks = self.socks_proxy.map(|address| Socks { address, username, password });

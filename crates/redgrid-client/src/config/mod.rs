@@ -33,7 +33,7 @@ pub use error::{ConfigError, Origin, Warning};
 pub use explain::{Explained, reference};
 pub(crate) use network::Network;
 pub use network::{Dialer, Resolver, Stream};
-pub use servers::{Address, Cluster, MasterSlave, ReplicatedNodes, Sentinel, Servers, Single, UnixSocket};
+pub use servers::{Address, MasterSlave, Sentinel, Servers};
 pub(crate) use settings::Settings;
 pub use settings::{
     Durability, Introspection, LONGEST_LEASE, Protocol, ReadMode, SHORTEST_LEASE, ShardedSubscriptions,
@@ -252,7 +252,7 @@ impl Config {
     /// server may be a primary or a replica. Tools use this to query each node of a deployment
     /// separately.
     pub fn for_server(mut self, address: Address) -> Self {
-        self.servers = Servers::Single(Single { address });
+        self.servers = Servers::Single(address);
         self
     }
 

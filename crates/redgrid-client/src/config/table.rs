@@ -12,7 +12,8 @@ use crate::name::Namespace;
 /// One setting.
 pub(super) struct Setting {
     pub(super) name: &'static str,
-    pub(super) group: Group,
+    /// The title of the section of the reference that has the setting.
+    pub(super) group: &'static str,
     pub(super) form: Form,
     /// A description, with the effects of larger and smaller values.
     pub(super) about: &'static str,
@@ -28,21 +29,8 @@ impl Setting {
     }
 }
 
-/// The group of a setting. Each group is a section of the reference.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Group {
-    Servers,
-    Access,
-    Connections,
-    Holds,
-    Waiting,
-    Names,
-}
-
-impl Group {
-    pub(super) const ALL: [Group; 6] =
-        [Group::Servers, Group::Access, Group::Connections, Group::Holds, Group::Waiting, Group::Names];
-}
+/// The group of the settings that name the servers.
+pub(super) const SERVERS: &str = "Servers";
 
 /// Returns the setting with this name.
 pub(super) fn setting(name: &str) -> Option<&'static Setting> {
@@ -56,8 +44,8 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 
 /// Builds the table from groups of settings. Each setting has a name, a form and a description.
 macro_rules! table {
-    ($($group:ident { $($name:ident: $form:expr => $about:literal;)* })*) => {
-        &[$($(Setting { name: stringify!($name), group: Group::$group, form: $form, about: $about },)*)*]
+    ($($group:expr => { $($name:ident: $form:expr => $about:literal;)* })*) => {
+        &[$($(Setting { name: stringify!($name), group: $group, form: $form, about: $about },)*)*]
     };
 }
 
@@ -79,7 +67,7 @@ pub(super) const DURABILITIES: &[&str] = &["primary", "replicas", "disk"];
 use Form::{Address, AddressMap, Addresses, AutoTime, Choice, Count, File, Pem, Secret, Switch, Text, Time};
 
 pub(super) static TABLE: &[Setting] = table! {
-    Servers {
+    SERVERS => {
         single: Address(|d| &mut d.single, 6379) => "One server.";
         unix: File(|d| &mut d.unix) => "One server on this machine, by the path of its socket.";
         primary: Address(|d| &mut d.primary, 6379) => "The primary of servers with fixed roles: no service promotes a replica.";
@@ -96,7 +84,7 @@ pub(super) static TABLE: &[Setting] = table! {
         cluster: Addresses(|d| &mut d.cluster, 6379) =>
             "Some nodes of a cluster. One reachable node is enough: it reports all others.";
     }
-    Access {
+    "Logging in" => {
         username: Text(|d| &mut d.access.username, some) => "The ACL user, if it is not `default`.";
         password: Secret(|d| &mut d.access.password) => "The password of that user. For a password that changes, set a provider in code.";
         credentials_interval: Time(|d| &mut d.settings.credentials_interval, ms(10), DAY) =>
@@ -113,7 +101,7 @@ pub(super) static TABLE: &[Setting] = table! {
         tls_server_name: Text(|d| &mut d.tls_options.server_name, some) =>
             "The name in the server's certificate, if it differs from the host that is connected to.";
     }
-    Connections {
+    "Connections" => {
         response_timeout: Time(|d| &mut d.settings.response_timeout, ms(10), DAY) =>
             "How long the client waits for one reply. While a long request or reply is being transferred, the wait does not end. A longer time tolerates slow scripts and networks; a shorter one detects a hung server sooner. A call without its own timeout fails after `response_timeout × (retries + 1)` without contact to the server.";
         connect_timeout: Time(|d| &mut d.settings.connect_timeout, ms(10), DAY) =>
@@ -147,7 +135,7 @@ pub(super) static TABLE: &[Setting] = table! {
         protocol: Choice(PROTOCOLS, |d| &mut d.protocol) =>
             "The version of the protocol. `auto` is RESP3, or RESP2 if a server or proxy rejects `HELLO 3`. With `resp2`, the client never sends `HELLO`, because some proxies close the connection when they receive it.";
     }
-    Holds {
+    "Holds" => {
         watchdog_lease: Time(|d| &mut d.settings.watchdog_lease, SHORTEST_LEASE, LONGEST_LEASE) =>
             "The lease of holds that the client renews. It renews them whenever a third of the lease has passed. A longer lease survives longer pauses and failovers; a shorter one frees the locks of a dead process sooner.";
         durability: Choice(DURABILITIES, |d| &mut d.durability) =>
@@ -164,13 +152,13 @@ pub(super) static TABLE: &[Setting] = table! {
             =>
             "How long a lock may pass between the tasks of one process while other processes wait. `auto` is ten round trips, at least 10 ms and at most 500 ms. A longer window is not faster; with a shorter one, processes alternate more often. With `0s`, the lock never passes inside a process: every task sends a request.";
     }
-    Waiting {
+    "Waiting" => {
         poll_interval: Time(|d| &mut d.settings.poll_interval, ms(10), DAY) =>
             "How often a waiter polls while its subscription is active. It limits the delay that a lost message causes. A longer interval sends fewer requests.";
         poll_budget: Count(|d| &mut d.settings.poll_budget, 1, 1_000_000) =>
             "The maximum number of names that all waiters of a client together poll, per second and node. It limits the load that waiters cause at the server. With a higher limit, they notice a release sooner if its message was lost.";
     }
-    Names {
+    "Names" => {
         namespace: Text(|d| &mut d.namespace, namespace) =>
             "The prefix of every key and channel: `namespace:name`. It must have no braces, and at most 256 bytes.";
         client_name: Text(|d| &mut d.client_name, client_name) =>

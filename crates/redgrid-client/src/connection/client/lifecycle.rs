@@ -116,10 +116,8 @@ impl Lifecycle {
     /// [`ServerError::ShuttingDown`]. Otherwise the error says that the runtime of the client's
     /// tasks has ended.
     pub fn why(&self) -> ServerError {
-        match self.0.borrow().is_requested {
-            true => ServerError::ShuttingDown,
-            false => ServerError::not_sent(RUNTIME_ENDED),
-        }
+        let is_requested = self.0.borrow().is_requested;
+        if is_requested { ServerError::ShuttingDown } else { ServerError::not_sent(RUNTIME_ENDED) }
     }
 
     /// Returns [`Lifecycle::why`] if the client has ended, and `None` otherwise.

@@ -83,12 +83,9 @@ fn answer(answers: &mut impl Iterator<Item = Result<Reply, ServerError>>) -> Res
 
 impl Failure {
     fn of(error: ServerError, writing: bool) -> Self {
-        match error {
-            ServerError::NotSent { .. }
-            | ServerError::Unauthorized { .. }
-            | ServerError::ShuttingDown
-            | ServerError::Unknown { .. } => Failure::Contact(error),
-            ServerError::Refused { .. } | ServerError::Decode { .. } => Failure::Refused { error, writing },
+        if error.is_not_sent() || error.is_unknown() {
+            return Failure::Contact(error);
         }
+        Failure::Refused { error, writing }
     }
 }

@@ -109,10 +109,8 @@ impl Tries {
         let again = match &outcome.result {
             Err(error @ ServerError::NotSent { .. }) => {
                 progress.not_done();
-                progress.waits(Some(match is_lasting {
-                    true => Obstacle::Error(error.clone()),
-                    false => Obstacle::Node(Arc::clone(&outcome.by)),
-                }));
+                let node = Obstacle::Node(Arc::clone(&outcome.by));
+                progress.waits(Some(if is_lasting { Obstacle::Error(error.clone()) } else { node }));
                 !is_lasting
             }
             Err(error @ ServerError::Unauthorized { .. }) => {
@@ -196,7 +194,11 @@ impl Tries {
         progress: &Progress,
     ) -> Option<RequestOutcome> {
         self.unknowns = 0;
-        progress.arrived_late(self.unanswered.is_some());
+        if self.unanswered.is_some() {
+            progress.unanswered()
+        } else {
+            progress.not_done()
+        }
         let again = core.clock.now() + jittered(core.settings.retry_delay);
         if again < self.until {
             core.clock.sleep_until(again).await;

@@ -80,11 +80,10 @@ pub(super) async fn follow(
 /// Returns whether an error may come from using the wrong node.
 pub(in crate::connection) fn is_doubtful(error: &ServerError) -> bool {
     match error {
-        ServerError::NotSent { .. } | ServerError::Unauthorized { .. } | ServerError::Unknown { .. } => true,
         ServerError::Refused { code, .. } => {
             matches!(code, Code::ReadOnly | Code::ClusterDown | Code::MasterDown | Code::Moved | Code::Ask)
         }
-        ServerError::Decode { .. } | ServerError::ShuttingDown => false,
+        error => !matches!(error, ServerError::Decode { .. } | ServerError::ShuttingDown),
     }
 }
 

@@ -83,10 +83,8 @@ impl Core {
             let topology = &*self.topology;
             let mut tries = Tries::new(policy, until);
             let outcome = loop {
-                let to = match request.reads {
-                    true => topology.reader(request.first_key()),
-                    false => topology.primary(request.first_key()),
-                };
+                let key = request.first_key();
+                let to = if request.reads { topology.reader(key) } else { topology.primary(key) };
                 // The permit is held until this transmission is answered. Releases bypass the
                 // limit.
                 let permit = match to.in_flight_limit() {
@@ -95,9 +93,7 @@ impl Core {
                         Err(_) => match Box::pin(admitted(limit, &self.clock, until, progress)).await {
                             // The primary was replaced during the wait. The permit is for requests
                             // to the former primary, so it is dropped.
-                            Ok(_) if !request.reads && !is_same(&topology.primary(request.first_key()), &to) => {
-                                continue;
-                            }
+                            Ok(_) if !request.reads && !is_same(&topology.primary(key), &to) => continue,
                             Ok(permit) => Some(permit),
                             Err(error) => break tries.unsent(error, &to, self.clock.now()),
                         },

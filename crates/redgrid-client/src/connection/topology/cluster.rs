@@ -21,7 +21,7 @@ use super::map::{Known, Map};
 use super::unknown_primary::UnknownPrimary;
 use super::{close, listener, reader, shard};
 use crate::clock::Instant;
-use crate::config::{Address, Cluster as Seeds, ShardedSubscriptions};
+use crate::config::{Address, ShardedSubscriptions};
 use crate::connection::link::NodeRole;
 use crate::connection::node::{Node, Nodes};
 use crate::connection::slot::slot;
@@ -37,12 +37,12 @@ const NAMED_FOR: Duration = Duration::from_secs(30);
 const MOVED_FOR: Duration = Duration::from_secs(1);
 
 /// Opens the topology of a cluster, and starts to query its seeds.
-pub(super) fn open(seeds: &Seeds, nodes: Nodes) -> Arc<Cluster> {
+pub(super) fn open(seeds: &[Address], nodes: Nodes) -> Arc<Cluster> {
     let sharded = nodes.settings.sharded_subscriptions;
     nodes.sharded.store(sharded == ShardedSubscriptions::On, Ordering::Relaxed);
     let cluster = Arc::new(Cluster {
         nodes,
-        seeds: seeds.seeds.clone(),
+        seeds: seeds.to_vec(),
         unknown_primary: Arc::new(UnknownPrimary::new("no node of the cluster has answered yet")),
         map: Mutex::default(),
         doubts: Notify::new(),
@@ -52,7 +52,7 @@ pub(super) fn open(seeds: &Seeds, nodes: Nodes) -> Arc<Cluster> {
         closed: AtomicBool::new(false),
         tasks: Mutex::default(),
     });
-    for seed in &seeds.seeds {
+    for seed in seeds {
         let node = cluster.nodes.open(seed, NodeRole::Any);
         let known = Known { node, part: NodeRole::Any, until: Instant::MAX, missed_since: None };
         cluster.map.lock().known.insert(seed.clone(), known);

@@ -17,7 +17,7 @@ use super::replicated::Replicated;
 use super::role::role;
 use super::unknown_primary::{kind_of, text_of};
 use super::votes::{Choice, Election};
-use crate::config::{Address, Network, ReplicatedNodes, Settings};
+use crate::config::{Address, Network, Settings};
 use crate::connection::link::{NodeRole, suspicion_timeout};
 use crate::connection::node::{Node, Nodes};
 use crate::connection::trouble::{Kind, Trouble};
@@ -25,11 +25,11 @@ use crate::connection::{DeploymentKind, Server};
 use crate::error::ServerError;
 
 /// Opens the topology, and starts to query the listed nodes.
-pub(super) fn open(servers: &ReplicatedNodes, nodes: Nodes) -> Arc<Replicated> {
+pub(super) fn open(listed: &[Address], nodes: Nodes) -> Arc<Replicated> {
     let replicated = Replicated::new(DeploymentKind::Replicated, nodes.clone(), "no node has answered yet");
     // One connection is enough to query a node's role.
     let probing = Nodes { settings: Settings { connections_per_node: 1, ..nodes.settings.clone() }, ..nodes };
-    let listed = servers.nodes.iter().map(|address| (address.clone(), probing.open(address, NodeRole::Any)));
+    let listed = listed.iter().map(|address| (address.clone(), probing.open(address, NodeRole::Any)));
     let watch = Watch {
         replicated: Arc::clone(&replicated),
         listed: listed.collect(),

@@ -130,19 +130,17 @@ fn listener(mode: SubscriptionMode, key: &[u8], primary: &Arc<Node>, replicas: &
 pub(super) fn open(config: &Config, clock: &Clock) -> Result<Arc<dyn Topology>, ConnectError> {
     let nodes = Nodes::new(config, clock)?;
     Ok(match &config.servers {
-        Servers::Single(single) => Arc::new(Single::new(nodes.open(&single.address, NodeRole::Any))),
+        Servers::Single(address) => Arc::new(Single::new(nodes.open(address, NodeRole::Any))),
         #[cfg(unix)]
-        Servers::Unix(socket) => {
-            Arc::new(Single::new(nodes.open_at(Endpoint::Unix(socket.path.clone()), NodeRole::Any)))
-        }
+        Servers::Unix(path) => Arc::new(Single::new(nodes.open_at(Endpoint::Unix(path.clone()), NodeRole::Any))),
         #[cfg(not(unix))]
         Servers::Unix(_) => {
             return Err(ConnectError::Client(crate::ServerError::not_sent("this system has no unix sockets")));
         }
         Servers::MasterSlave(servers) => master_slave::open(servers, nodes),
-        Servers::Replicated(servers) => listed::open(servers, nodes),
+        Servers::Replicated(listed) => listed::open(listed, nodes),
         Servers::Sentinel(sentinel) => sentinel::open(sentinel, nodes),
-        Servers::Cluster(cluster) => cluster::open(cluster, nodes),
+        Servers::Cluster(seeds) => cluster::open(seeds, nodes),
     })
 }
 

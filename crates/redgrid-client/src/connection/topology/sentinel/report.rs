@@ -62,10 +62,8 @@ pub(super) async fn primary_by(sentinel: &dyn Server, name: &str) -> Result<Prim
         let epoch = epoch_in(&before);
         if epoch_in(&after) == epoch {
             let primary = Address::new(host, port);
-            let elected = match is_replaced(&after) {
-                true => elected_by(sentinel, name).await.filter(|elected| *elected != primary),
-                false => None,
-            };
+            let elected = if is_replaced(&after) { elected_by(sentinel, name).await } else { None };
+            let elected = elected.filter(|elected| *elected != primary);
             return Ok(PrimaryReport { primary, epoch, elected, is_down: !is_up(&after) });
         }
     }
