@@ -104,16 +104,27 @@ fn panel(at: usize, metric: &Metric) -> Value {
     })
 }
 
-/// Returns the name without its prefix and its unit: `acquire wait`.
+/// Returns the name without its prefix and its unit, and what a rate shows: `acquire wait`.
 fn title(metric: &Metric) -> String {
     let name = metric.name.strip_prefix("redgrid_").unwrap_or(metric.name);
-    let name = ["_total", "_seconds"].into_iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name);
-    let per_second = if metric.form == Form::Counter { " per second" } else { "" };
-    format!("{}{per_second}", name.replace('_', " "))
+    let suffixes = ["_seconds_total", "_total", "_seconds"];
+    let name = suffixes.into_iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name);
+    let rate = match metric.form {
+        Form::Counter if is_time(metric) => ", share of the time",
+        Form::Counter => " per second",
+        _ => "",
+    };
+    format!("{}{rate}", name.replace('_', " "))
+}
+
+/// Returns whether a counter counts seconds.
+fn is_time(metric: &Metric) -> bool {
+    metric.name.ends_with("_seconds_total")
 }
 
 fn unit(metric: &Metric) -> &'static str {
     match metric.form {
+        Form::Counter if is_time(metric) => "percentunit",
         Form::Counter if metric.name.ends_with("_bytes_total") => "Bps",
         Form::Counter => "cps",
         _ if metric.name.ends_with("_seconds") => "s",

@@ -22,7 +22,7 @@ use super::table::LockId;
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
 use crate::lease::{Deadline, Lease, LeaseMode, Overdue, deadline, margin};
-use crate::observe::count;
+use crate::observe::{HoldSpan, count};
 
 /// One grant of the server, from its acquire to its release.
 pub(crate) struct ServerLease {
@@ -227,6 +227,8 @@ pub(crate) struct Hold {
     pub(super) ends: AtomicU64,
     /// The time until which the hold's own lease is valid locally. That lease ends a margin later.
     pub(super) own_deadline: Deadline,
+    /// The span in which the hold was acquired; without the feature `tracing`, it has no size.
+    pub(super) span: HoldSpan,
 }
 
 impl Hold {
@@ -256,6 +258,7 @@ impl Hold {
             end: OnceLock::new(),
             ends: AtomicU64::new(ends.as_nanos()),
             own_deadline: Deadline::new(valid_until),
+            span: HoldSpan::default(),
         }
     }
 
@@ -337,7 +340,7 @@ impl Hold {
         self.own_deadline.has_passed(now)
     }
 
-    fn has_expired(&self, now: Instant) -> bool {
+    pub(super) fn has_expired(&self, now: Instant) -> bool {
         self.has_run_out(now) || self.server_lease.deadline.has_passed(now)
     }
 
@@ -349,16 +352,6 @@ impl Hold {
     /// Returns whether the hold is valid by the local clock, without a request.
     pub(super) fn is_held(&self) -> bool {
         self.end.get().is_none() && !self.has_expired(self.server_lease.clock.now())
-    }
-
-    /// Returns why the hold was lost; `None` while it is valid, and after it was released.
-    ///
-    /// A passed deadline counts as a loss even before the hold is marked as ended.
-    pub(super) fn lost_by(&self, now: Instant) -> Option<LostReason> {
-        match self.end.get() {
-            Some(end) => *end,
-            None => self.has_expired(now).then_some(LostReason::Expired),
-        }
     }
 
     /// Ends the hold by its release (`None`), or by a loss. Returns false if it had ended before.
@@ -375,8 +368,8 @@ impl Hold {
     /// When several holds end together, all are marked before the first watcher is woken.
     pub(super) fn mark_ended(&self, lost: Option<LostReason>) -> bool {
         let has_ended = self.end.set(lost).is_ok();
-        if has_ended && cfg!(feature = "metrics") {
-            self.count_end(lost);
+        if has_ended && (cfg!(feature = "metrics") || self.span.get().is_recorded()) {
+            self.record_end(lost);
         }
         has_ended
     }

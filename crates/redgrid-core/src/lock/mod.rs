@@ -25,7 +25,7 @@
 //! | `wait_loop`, `not_granted`, `fairness`, `phantoms` | other processes |
 //! | `renewal`, `verification`, `cold_fields`, `change_lease`, `extend` | leases after the grant |
 //! | `guard`, `hold_watch` | the methods of a caller's hold |
-//! | `report` | what a client reports about its locks |
+//! | `report`, `hold_observe` | reports about locks; metrics and events of a hold |
 //! | `cleanup`, `shutdown`, `takeover`, `detach` | other ends of a hold |
 
 mod acquire;
@@ -42,6 +42,7 @@ pub(crate) mod guard;
 mod handover;
 mod handover_window;
 mod hold;
+mod hold_observe;
 mod hold_watch;
 mod holder_lookup;
 mod lock_id;

@@ -281,11 +281,11 @@ impl Table {
         }
     }
 
-    /// Counts a failed renewal, and schedules the next one.
+    /// Records a failed renewal, and schedules the next one.
     fn try_again(&self, state: &mut State, server_leases: &[Arc<ServerLease>]) {
         let (now, response_timeout) = (self.now(), self.core.settings.response_timeout);
         for server_lease in server_leases {
-            count::renewal_failed(server_lease.labels());
+            state.record_failed_renewal(server_lease);
             let is_scheduled = state.schedule.get(server_lease.id).is_some();
             let is_needed = is_scheduled && !server_lease.is_over() && server_lease.is_renewed_at(now);
             let (lease, deadline) = (server_lease.lease(), server_lease.deadline());

@@ -150,5 +150,7 @@ pub mod fleet {
             "time since the last complete search for locks ended; if there was none, since the console started";
         SCRAPE_SECONDS Gauge "redgrid_fleet_scrape_seconds" []
             "how long the console took to read these values";
+        COLLECTOR_SECONDS Counter "redgrid_fleet_collector_seconds_total" []
+            "time that the console's reads of the servers took, without the rests of its searches";
     }
 }

@@ -121,7 +121,7 @@ impl PendingPermit {
             Some(Ok(true)) => match self.status.take() {
                 Some(mut permit) => {
                     let labels = Labels { kind: self.semaphore.keys.kind(), family: self.family };
-                    permit.begin_count(Held { labels, since: now });
+                    permit.begin_count(Held::new(labels, now));
                     Ok(Some(permit))
                 }
                 None => Box::pin(self.retry()).await,

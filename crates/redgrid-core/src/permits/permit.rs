@@ -18,7 +18,8 @@ use crate::exactly_once::PendingGuard;
 use crate::lease::{LeaseMode, deadline};
 use crate::lock::{ExtendError, GRACE, LostReason};
 use crate::name::Name;
-use crate::observe::count;
+use crate::observe::CallerSpan;
+use crate::observe::count::{self, Labels};
 use crate::service::ClientParts;
 
 /// A guard of one or several permits. Dropping the guard returns the permits in the background.
@@ -56,14 +57,22 @@ impl Permit {
         }
     }
 
-    /// Counts the end of the permits, in metrics.
+    /// Records the span of the caller.
+    #[cfg_attr(not(any(feature = "metrics", feature = "tracing")), allow(dead_code, reason = "for spans"))]
+    pub(crate) fn set_caller(&self, caller: CallerSpan, labels: Labels) {
+        self.permits.leases.iter().for_each(|lease| lease.set_caller(caller, labels));
+    }
+
+    /// Counts the end of the permits, in metrics, and emits an event for each that was lost.
     fn end_count(&mut self, is_forgotten: bool) {
-        if cfg!(not(feature = "metrics")) {
+        if cfg!(not(any(feature = "metrics", feature = "tracing"))) {
             return;
         }
         for lease in &self.permits.leases {
-            let lost = lease.lost().map(Err);
-            lease.end_count(if is_forgotten && lost.is_none() { None } else { Some(lost.unwrap_or(Ok(()))) });
+            lease.end_count(&self.semaphore.keys.name, || {
+                let lost = lease.lost().map(Err);
+                if is_forgotten && lost.is_none() { None } else { Some(lost.unwrap_or(Ok(()))) }
+            });
         }
         if let Some(held) = self.plain.take() {
             let how = if is_forgotten { None } else { Some(Ok(())) };

@@ -202,7 +202,7 @@ impl LocalSemaphore {
         let mut losses = 0;
         for (LeaseCheck { lease, duration, .. }, held) in checks.iter().zip(&reply.still_held) {
             if !held {
-                lease.mark_lost(LostReason::Gone);
+                lease.mark_lost(&self.keys.name, LostReason::Gone);
                 state.leases.remove(lease.id);
                 losses += 1;
             } else if !duration.is_zero() {

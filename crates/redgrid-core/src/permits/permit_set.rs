@@ -13,6 +13,7 @@ use crate::config::Durability;
 use crate::label::Label;
 use crate::lease::{Deadline, Lease, LeaseMode, Overdue, deadline, next_renewal};
 use crate::lock::LostReason;
+use crate::name::Name;
 
 /// The id of a leased permit: 16 random bytes, displayed in hex as Redisson does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,7 +67,7 @@ pub(super) struct PermitLease {
     /// The durability of the grant. A renewal is valid only once it is as durable as the grant.
     pub(super) durability: Durability,
     pub(super) clock: Clock,
-    /// Set while a guard holds the permit, for metrics.
+    /// Set while a guard holds the permit, for metrics and events.
     pub(super) held: Mutex<Option<Held>>,
     pub(super) overdue: Overdue,
     /// The instant until which the lease is valid locally.
@@ -141,10 +142,11 @@ impl PermitLease {
         self.lost.get().copied().or_else(expired)
     }
 
-    /// Marks the permit as lost. A permit that was marked before keeps its first reason.
-    pub(super) fn mark_lost(&self, reason: LostReason) {
+    /// Marks the permit of the semaphore `name` as lost. A permit that was marked before keeps its
+    /// first reason.
+    pub(super) fn mark_lost(&self, name: &Name, reason: LostReason) {
         if self.lost.set(reason).is_ok() {
-            self.end_count(Some(Err(reason)));
+            self.end_count(name, || Some(Err(reason)));
         }
     }
 

@@ -185,7 +185,7 @@ impl LocalSemaphore {
         let mut state = self.state();
         let expired = state.leases.ended(now, soon);
         for lease in &expired {
-            lease.mark_lost(LostReason::Expired);
+            lease.mark_lost(&self.keys.name, LostReason::Expired);
             state.leases.remove(lease.id);
         }
         let due = state.leases.take_due(now, soon, usize::MAX);
@@ -216,7 +216,7 @@ impl LocalSemaphore {
         state.held = 0;
         state.idle_permits = PermitSet::default();
         for lease in &leases {
-            lease.mark_lost(LostReason::ShutDown);
+            lease.mark_lost(&self.keys.name, LostReason::ShutDown);
         }
         let permits = PermitSet { count: plain + leases.len() as u64, leases, ..PermitSet::default() };
         if !permits.is_empty() {

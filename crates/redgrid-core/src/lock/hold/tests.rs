@@ -115,7 +115,10 @@ async fn a_hold_ends_once_and_says_how() {
 fn a_held_lock_is_small() {
     let sizes = [size_of::<LockState>(), size_of::<ServerLease>(), size_of::<Hold>()];
     let clock = size_of::<Clock>();
-    assert!(sizes[0] <= 208 && sizes[1] <= 152 + clock && sizes[2] <= 72, "{sizes:?}");
+    assert!(sizes[0] <= 208 && sizes[1] <= 152 + clock, "{sizes:?}");
+    // An id of a span, and without the feature `tracing` nothing.
+    let span = if cfg!(feature = "tracing") { 8 } else { 0 };
+    assert!(sizes[2] <= 72 + span, "{sizes:?}");
 }
 
 /// A waker that counts its calls.
