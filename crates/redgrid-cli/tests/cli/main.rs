@@ -14,6 +14,7 @@ mod formats;
 mod lock;
 mod look;
 mod ls;
+mod ls_moving;
 mod outcomes;
 mod permissions;
 mod queue;
