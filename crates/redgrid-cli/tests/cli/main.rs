@@ -11,6 +11,8 @@ mod endings;
 mod files;
 mod flash_sale;
 mod formats;
+#[cfg(feature = "console")]
+mod holder_states;
 mod lock;
 mod look;
 mod ls;
