@@ -146,6 +146,21 @@ mod tests {
     }
 
     #[test]
+    fn the_readme_names_each_option_of_each_command() {
+        fn check(command: &Command) {
+            let own = command.get_arguments().filter(|option| !option.is_global_set() && !option.is_hide_set());
+            for long in own.filter_map(clap::Arg::get_long).filter(|long| !["help", "version"].contains(long)) {
+                let is_named = README.match_indices(&format!("--{long}")).any(|(at, name)| {
+                    !README[at + name.len()..].starts_with(|next: char| next == '-' || next.is_ascii_alphanumeric())
+                });
+                assert!(is_named, "{}: --{long}", command.get_name());
+            }
+            command.get_subcommands().filter(|inner| !inner.is_hide_set()).for_each(check);
+        }
+        check(&Cli::command());
+    }
+
+    #[test]
     fn each_command_has_the_whole_table_in_its_help() {
         fn check(command: &mut Command) {
             let help = command.render_long_help().to_string();

@@ -30,11 +30,11 @@ enum Format {
 
 /// Returns the layers of a file. The function `variable` returns the value of an environment
 /// variable, for `${…}` in a file of Redisson.
-pub(super) fn read(path: &Path, variable: &dyn Fn(&str) -> Option<String>) -> Result<Vec<Layer>, ConfigError> {
+pub(super) fn read(path: &Path, variable: redisson::Variable<'_>) -> Result<Vec<Layer>, ConfigError> {
     let unreadable = |error: std::io::Error| ConfigError::Unreadable { path: path.into(), kind: error.kind() };
     let text = std::fs::read_to_string(path).map_err(unreadable)?;
     if redisson::looks_like(&text) {
-        let tree = Tree::parse(path, redisson::prepare(&text, variable))?;
+        let tree = Tree::parse(path, redisson::prepare(&text, variable)?)?;
         if redisson::is(&tree) {
             return redisson::read(&tree);
         }

@@ -200,6 +200,7 @@ impl Channel {
         self.poll.is_none() && !self.watchers.values().all(polled)
     }
 
+    /// Makes the watchers check their keys. A message buffer has no key.
     pub(super) fn resync(&self) {
         for sink in self.watchers.values() {
             match sink {
@@ -209,11 +210,13 @@ impl Channel {
                 Sink::Ordered { sender, .. } => {
                     let _ = sender.send(ChannelEvent::Resync);
                 }
-                Sink::Buffer { buffer, channel_id } => buffer.channel_active(*channel_id),
+                Sink::Buffer { .. } => {}
             }
         }
     }
 
+    /// Sets the state of the subscription, and reports it to the watchers. For a message buffer,
+    /// each change to `Active` may end a gap.
     pub(super) fn set_subscription(&mut self, subscription: SubscriptionState) {
         self.subscription = subscription;
         self.count();
@@ -223,10 +226,10 @@ impl Channel {
                     signal.active.store(subscription == SubscriptionState::Active, Ordering::Release)
                 }
                 Sink::Ordered { generation, .. } => generation.set_active(subscription == SubscriptionState::Active),
-                Sink::Buffer { buffer, channel_id } if subscription != SubscriptionState::Active => {
-                    buffer.channel_interrupted(*channel_id)
-                }
-                _ => {}
+                Sink::Buffer { buffer, channel_id } => match subscription {
+                    SubscriptionState::Active => buffer.channel_active(*channel_id),
+                    _ => buffer.channel_interrupted(*channel_id),
+                },
             }
         }
     }

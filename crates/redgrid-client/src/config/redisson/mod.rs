@@ -27,16 +27,19 @@ pub(super) fn is(tree: &Tree<'_>) -> bool {
     names.any(|name| tree.root.contains_key(name))
 }
 
+/// Returns the value of an environment variable; `None` if it is not set.
+pub(super) type Variable<'a> = &'a dyn Fn(&str) -> Result<Option<String>, ConfigError>;
+
 /// Prepares the text for the parser: replaces variables, and changes tags that the parser would
 /// drop.
-pub(super) fn prepare(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
-    local_tags(&substitute(text, variable))
+pub(super) fn prepare(text: &str, variable: Variable<'_>) -> Result<String, ConfigError> {
+    Ok(local_tags(&substitute(text, variable)?))
 }
 
 /// Replaces `${NAME}` and `${NAME:-default}` as Redisson does: in the whole text, before it is
 /// parsed. If a variable has neither a value nor a default, its `${…}` stays in the text. An error
 /// is reported when a value that contains this `${…}` is read.
-fn substitute(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
+fn substitute(text: &str, variable: Variable<'_>) -> Result<String, ConfigError> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find("${") {
@@ -49,13 +52,11 @@ fn substitute(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
             Some((name, default)) => (name, Some(default.to_owned()).filter(|default| !default.is_empty())),
             None => (inner, None),
         };
-        match is_variable(name).then(|| variable(name).or(default)).flatten() {
-            Some(value) => out.push_str(&value),
-            None => out.push_str(whole),
-        }
+        let value = if is_variable(name) { variable(name)?.or(default) } else { None };
+        out.push_str(value.as_deref().unwrap_or(whole));
         rest = after;
     }
-    out + rest
+    Ok(out + rest)
 }
 
 /// Returns whether this can be the name of a variable.

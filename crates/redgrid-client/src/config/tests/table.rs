@@ -121,4 +121,9 @@ fn settings_in_code_are_explained_and_checked() {
     assert!(Config::single("h").unwrap().client_name("a b").check().is_err());
     assert!(Config::single("h").unwrap().poll_budget(0).check().is_err());
     assert!(Config::single("h").unwrap().check().is_ok());
+    let replicas = |at_least| Durability::Replicas { at_least, timeout: Duration::from_secs(1) };
+    let config = |at_least| Config::single("h").unwrap().durability(replicas(at_least));
+    assert_eq!((config(0).settings.durability, config(0).check()), (Durability::Primary, Ok(())));
+    assert_eq!((config(1).settings.durability, config(1).check()), (replicas(1), Ok(())));
+    assert!(config(101).check().is_err());
 }

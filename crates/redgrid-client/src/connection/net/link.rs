@@ -211,7 +211,8 @@ impl Connection {
         let receiver = pipeline.leave(channels);
         // An error is ignored: in each case the channels are no longer subscribed. Either the
         // connection was lost, and its subscriptions with it. Or the server refused only the PING
-        // that follows the unsubscriptions.
+        // that follows the unsubscriptions. The queue of this connection is never full: see
+        // `Subscriber::end`.
         let _ = self.answer(&pipeline, receiver, outstanding).await;
     }
 
