@@ -279,7 +279,7 @@ impl FairLock {
     pub async fn wake_next(&self) -> Result<bool, AcquireError> {
         let target = self.0.target()?;
         let woken = self.0.client.run::<i64>(wake(target)).await;
-        Ok(woken.map_err(|error| AcquireError::of_request(target.name.clone(), error))? == 1)
+        Ok(woken.map_err(|error| AcquireError::of_request(&target.name, error))? == 1)
     }
 
     /// Takes the lock over, whichever holder has it, as [`Lock::steal`]. The queue is ignored.

@@ -7,17 +7,18 @@
 mod tests;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_client::{NodeId, internal::nanos};
+use redgrid_client::NodeId;
+use redgrid_client::internal::{Mutex, nanos, shrink_if_sparse};
 
 use super::attempt::GrantReply;
 use super::cold_fields::ColdFields;
 use super::error::LostReason;
 use super::hold_watch::EndWatchers;
-use super::protocol::{AcquireRequest, HoldArgs, HolderId, LockKeys, LockProtocol};
+use super::protocol::{AcquireRequest, HoldArgs, LockKeys, LockProtocol};
 use super::table::LockId;
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
@@ -57,7 +58,7 @@ pub(crate) struct ServerLease {
     /// The earlier end of the current owner's lease and offer; `Instant::MAX` if neither ends.
     owner_due: AtomicU64,
     /// Fields behind a mutex, which is also locked while the deadline is extended.
-    inner: Mutex<LeaseInner>,
+    pub(super) inner: Mutex<LeaseInner>,
 }
 
 /// The fields of a server lease that its mutex protects.
@@ -127,7 +128,7 @@ impl ServerLease {
     /// Returns the latest time at which the lease can end on the server.
     pub(super) fn lease_ends(&self) -> Instant {
         let ends = self.deadline() + margin(self.lease());
-        self.inner().cold.as_ref().map_or(ends, |cold| ends.max(cold.server_lease_upper_bound))
+        self.inner.lock().cold.as_ref().map_or(ends, |cold| ends.max(cold.server_lease_upper_bound))
     }
 
     /// Returns the lease that renewals request.
@@ -168,7 +169,7 @@ impl ServerLease {
     /// of two times: the end of the owner's lease, and the time by which the owner must have
     /// accepted the hold.
     fn serve(&self, request: &AcquireRequest, now: Instant, owner_due: Instant) -> u64 {
-        if request.durability != Durability::default() || self.inner().cold.is_some() {
+        if request.durability != Durability::default() || self.inner.lock().cold.is_some() {
             self.want_durability(request.durability);
         }
         if let LeaseMode::Renewed(lease) = request.lease {
@@ -187,10 +188,6 @@ impl ServerLease {
 
     pub(super) fn owner_due(&self) -> Instant {
         Instant::from_nanos(self.owner_due.load(Ordering::Acquire))
-    }
-
-    pub(super) fn inner(&self) -> MutexGuard<'_, LeaseInner> {
-        self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -255,10 +252,6 @@ impl Hold {
             ends: AtomicU64::new(ends.as_nanos()),
             own_deadline: Deadline::new(valid_until),
         }
-    }
-
-    pub(super) fn holder(&self) -> Option<HolderId> {
-        self.request.holder
     }
 
     /// Returns whether a guard of the hold is alive. A forgotten hold has a lease, but no guard.
@@ -326,17 +319,8 @@ impl Hold {
         self.own_deadline.at().min(self.server_lease.deadline())
     }
 
-    pub(super) fn deadline_of_its_own(&self) -> Instant {
-        self.own_deadline.at()
-    }
-
-    /// Returns whether the hold's own lease has run out. Once the result is true, it stays true.
-    pub(super) fn has_run_out(&self, now: Instant) -> bool {
-        self.own_deadline.has_passed(now)
-    }
-
     fn has_expired(&self, now: Instant) -> bool {
-        self.has_run_out(now) || self.server_lease.deadline.has_passed(now)
+        self.own_deadline.has_passed(now) || self.server_lease.deadline.has_passed(now)
     }
 
     /// Returns the end of the hold's fixed lease. From then on, others can have the lock.
@@ -381,8 +365,12 @@ impl Hold {
 
     /// Wakes the tasks that wait for the end of the hold.
     pub(super) fn notify_ended(&self) {
-        // Unlock the mutex before waking: a waker may poll another hold, which locks it again.
-        let ended = self.server_lease.inner().ended.as_mut().and_then(|watchers| watchers.take(self.token));
+        let ended = self.server_lease.inner.lock().ended.as_mut().and_then(|watchers| {
+            let ended = watchers.remove(&self.token);
+            shrink_if_sparse(watchers);
+            ended
+        });
+        // The mutex is unlocked before waking: a waker may poll another hold, which locks it again.
         if let Some(ended) = ended {
             ended.notify_waiters();
         }

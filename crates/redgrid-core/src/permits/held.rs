@@ -1,7 +1,6 @@
 //! Counts held permits for metrics. A guard of several permits counts several times.
 
 use std::pin::pin;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use super::exchange::LeaseCheck;
@@ -30,7 +29,7 @@ impl Held {
 impl PermitLease {
     /// Counts the permit as held by a guard.
     pub(super) fn begin_count(&self, held: Held) {
-        let before = self.held.lock().unwrap_or_else(PoisonError::into_inner).replace(held);
+        let before = self.held.lock().replace(held);
         if let Some(before) = before {
             count::permits_never_held(before.labels, 1);
         }
@@ -39,7 +38,7 @@ impl PermitLease {
 
     /// Counts the end of the permit. If the end was counted before, does nothing.
     pub(super) fn end_count(&self, how: Option<Result<(), LostReason>>) {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let held = self.held.lock().take();
         if let Some(held) = held {
             held.end(1, self.clock.now(), how);
         }
@@ -66,7 +65,7 @@ impl PermitLease {
     }
 
     fn renewed_labels(&self) -> Option<Labels> {
-        let held = *self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = *self.held.lock();
         held.filter(|_| self.is_renewed()).map(|held| held.labels)
     }
 }
