@@ -55,7 +55,7 @@ impl LeaseInner {
 impl ServerLease {
     /// Records which node has the server lease now. Returns whether another node had it before.
     pub(super) fn has_moved(&self, to: &NodeId) -> bool {
-        let mut inner = self.inner.lock();
+        let mut inner = self.inner();
         inner.node != *to && {
             inner.node = to.clone();
             true
@@ -64,7 +64,7 @@ impl ServerLease {
 
     /// Returns the time until which a retransmission of the acquire can execute.
     pub(super) fn retransmission_ends(&self) -> Option<Instant> {
-        self.inner.lock().cold.as_ref()?.retransmission.map(|(until, _)| until)
+        self.inner().cold.as_ref()?.retransmission.map(|(until, _)| until)
     }
 
     /// Stops hand-over and sharing. The table must be locked.
@@ -81,7 +81,7 @@ impl ServerLease {
     pub(super) fn left_alone(&self) {
         // A sharer that begins to wait at this moment needs no notification: it first checks
         // whether it is alone.
-        let alone = self.inner.lock().cold.as_ref().and_then(|cold| cold.alone.clone());
+        let alone = self.inner().cold.as_ref().and_then(|cold| cold.alone.clone());
         if let Some(alone) = alone {
             alone.notify_waiters();
         }
@@ -89,11 +89,11 @@ impl ServerLease {
 
     /// Returns the `Notify` of `left_alone`, and creates it on first use.
     pub(super) fn alone(&self) -> Arc<Notify> {
-        Arc::clone(self.inner.lock().cold().alone.get_or_insert_default())
+        Arc::clone(self.inner().cold().alone.get_or_insert_default())
     }
 
     pub(super) fn retransmitted_lease(&self) -> Option<Duration> {
-        self.inner.lock().cold.as_ref()?.retransmission.map(|(_, lease)| lease)
+        self.inner().cold.as_ref()?.retransmission.map(|(_, lease)| lease)
     }
 
     /// Records that the lease on the server may last until `until`, if that is later than recorded
@@ -102,20 +102,20 @@ impl ServerLease {
     /// This is needed if a change of the lease was not answered, or if its reply did not move the
     /// deadline. The local deadline stays as it is.
     pub(super) fn raise_upper_bound(&self, until: Instant) {
-        self.inner.lock().raise_upper_bound(until);
+        self.inner().raise_upper_bound(until);
     }
 
     pub(super) fn durability(&self) -> Durability {
-        self.inner.lock().cold.as_ref().map(|cold| cold.durability).unwrap_or_default()
+        self.inner().cold.as_ref().map(|cold| cold.durability).unwrap_or_default()
     }
 
     /// Returns the durability that renewals must have.
     pub(super) fn wanted_durability(&self) -> Durability {
-        self.inner.lock().cold.as_ref().map(|cold| cold.wanted_durability).unwrap_or_default()
+        self.inner().cold.as_ref().map(|cold| cold.wanted_durability).unwrap_or_default()
     }
 
     pub(super) fn want_durability(&self, wanted: Durability) {
-        self.inner.lock().cold().wanted_durability = wanted;
+        self.inner().cold().wanted_durability = wanted;
     }
 
     /// Records that the server confirmed a request that was sent at `sent`, with this durability.
@@ -126,7 +126,7 @@ impl ServerLease {
     /// upper bound of the lease on the server is raised.
     pub(super) fn confirmed(&self, sent: Instant, lease: Duration, durability: Durability) -> Instant {
         self.overdue.confirmed();
-        let mut inner = self.inner.lock();
+        let mut inner = self.inner();
         if durability != inner.cold.as_ref().map(|cold| cold.durability).unwrap_or_default() {
             inner.cold().durability = durability;
         }
@@ -140,7 +140,7 @@ impl ServerLease {
 
     /// Lowers the deadline, because a request for a shorter lease will be sent at `sent` or later.
     pub(super) fn begin_shortening(&self, sent: Instant, lease: Duration) {
-        self.inner.lock().cold().shortenings.begin();
+        self.inner().cold().shortenings.begin();
         self.deadline.lower(deadline(sent, lease));
     }
 
@@ -151,7 +151,7 @@ impl ServerLease {
     /// `unanswered_until` or, if there was an answer, after now.
     pub(super) fn end_shortening(&self, unanswered_until: Option<Instant>) {
         let now = self.clock.now();
-        self.inner.lock().cold().shortenings.end(unanswered_until, now);
+        self.inner().cold().shortenings.end(unanswered_until, now);
     }
 }
 

@@ -7,12 +7,12 @@
 mod tests;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_client::NodeId;
-use redgrid_client::internal::{Mutex, nanos, shrink_if_sparse};
+use redgrid_client::internal::{nanos, shrink_if_sparse};
 
 use super::attempt::GrantReply;
 use super::cold_fields::ColdFields;
@@ -58,7 +58,7 @@ pub(crate) struct ServerLease {
     /// The earlier end of the current owner's lease and offer; `Instant::MAX` if neither ends.
     owner_due: AtomicU64,
     /// Fields behind a mutex, which is also locked while the deadline is extended.
-    pub(super) inner: Mutex<LeaseInner>,
+    inner: Mutex<LeaseInner>,
 }
 
 /// The fields of a server lease that its mutex protects.
@@ -128,7 +128,7 @@ impl ServerLease {
     /// Returns the latest time at which the lease can end on the server.
     pub(super) fn lease_ends(&self) -> Instant {
         let ends = self.deadline() + margin(self.lease());
-        self.inner.lock().cold.as_ref().map_or(ends, |cold| ends.max(cold.server_lease_upper_bound))
+        self.inner().cold.as_ref().map_or(ends, |cold| ends.max(cold.server_lease_upper_bound))
     }
 
     /// Returns the lease that renewals request.
@@ -169,7 +169,7 @@ impl ServerLease {
     /// of two times: the end of the owner's lease, and the time by which the owner must have
     /// accepted the hold.
     fn serve(&self, request: &AcquireRequest, now: Instant, owner_due: Instant) -> u64 {
-        if request.durability != Durability::default() || self.inner.lock().cold.is_some() {
+        if request.durability != Durability::default() || self.inner().cold.is_some() {
             self.want_durability(request.durability);
         }
         if let LeaseMode::Renewed(lease) = request.lease {
@@ -188,6 +188,10 @@ impl ServerLease {
 
     pub(super) fn owner_due(&self) -> Instant {
         Instant::from_nanos(self.owner_due.load(Ordering::Acquire))
+    }
+
+    pub(super) fn inner(&self) -> MutexGuard<'_, LeaseInner> {
+        self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -365,7 +369,7 @@ impl Hold {
 
     /// Wakes the tasks that wait for the end of the hold.
     pub(super) fn notify_ended(&self) {
-        let ended = self.server_lease.inner.lock().ended.as_mut().and_then(|watchers| {
+        let ended = self.server_lease.inner().ended.as_mut().and_then(|watchers| {
             let ended = watchers.remove(&self.token);
             shrink_if_sparse(watchers);
             ended

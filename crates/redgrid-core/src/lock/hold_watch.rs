@@ -80,7 +80,7 @@ impl Hold {
     /// Returns the notification of the hold's end; `None` if the hold has ended. The notification
     /// is created on first use.
     fn notification(&self) -> Option<Arc<Notify>> {
-        let mut inner = self.server_lease.inner.lock();
+        let mut inner = self.server_lease.inner();
         // If the hold ends after this check, `notify_ended` finds the entry that is added below,
         // because both functions lock the same mutex.
         if self.end.get().is_some() {

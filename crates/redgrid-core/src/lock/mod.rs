@@ -78,4 +78,4 @@ pub(crate) use table::Table;
 pub use takeover::{Takeover, TakeoverFrom};
 
 pub use crate::lease::LeaseMode;
-pub(crate) use crate::unpolled::{BackgroundTask, InlineTask};
+pub(crate) use crate::unpolled::InlineTask;

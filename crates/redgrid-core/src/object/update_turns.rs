@@ -189,7 +189,7 @@ mod tests {
     }
 
     fn state() -> State {
-        UpdateTurns::default().0.into_inner().unwrap()
+        State::default()
     }
 
     #[test]

@@ -150,10 +150,7 @@ async fn the_end_of_one_reader_wakes_no_other() {
         assert_eq!(watcher.as_mut().poll(&mut context), Poll::Ready(None));
     }
     HoldWatch(Arc::clone(&readers[0])).ended().await;
-    assert!(
-        server_lease.inner.lock().ended.as_ref().unwrap().is_empty(),
-        "watching an ended hold leaves nothing behind"
-    );
+    assert!(server_lease.inner().ended.as_ref().unwrap().is_empty(), "watching an ended hold leaves nothing behind");
 }
 
 #[tokio::test(start_paused = true)]
