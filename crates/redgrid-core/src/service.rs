@@ -30,7 +30,7 @@ impl Holdings {
         let unpolled = Arc::<UnpolledRegistry>::default();
         let events = EventLog::new(core);
         let table = Table::new(Arc::clone(core), Arc::clone(&unpolled), Arc::clone(&events));
-        let semaphores = SemaphoreRegistry::new(core, Arc::clone(&unpolled), Arc::clone(&events));
+        let semaphores = SemaphoreRegistry::new(Arc::clone(core), Arc::clone(&unpolled), Arc::clone(&events));
         Holdings { core: Arc::clone(core), table, semaphores, unpolled, events }
     }
 }
@@ -85,11 +85,11 @@ impl Service for Holdings {
     }
 
     fn stats(&self) -> ServiceStats {
-        let (names, permits, waiting) = self.semaphores.stats();
+        let (locks, permits) = (self.table.stats(), self.semaphores.stats());
         ServiceStats {
-            names: self.table.names() + names,
-            holds: self.table.holds() + permits,
-            waiting: self.table.waiting() + waiting,
+            names: locks.names + permits.names,
+            holds: locks.holds + permits.holds,
+            waiting: locks.waiting + permits.waiting,
         }
     }
 }

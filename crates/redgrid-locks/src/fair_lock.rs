@@ -279,7 +279,7 @@ impl FairLock {
     pub async fn wake_next(&self) -> Result<NextWaiter, AcquireError> {
         let target = self.0.target()?;
         let woken = self.0.client.run::<i64>(wake(target)).await;
-        Ok(match woken.map_err(|error| AcquireError::of_request(target.name.clone(), error))? {
+        Ok(match woken.map_err(|error| AcquireError::of_request(&target.name, error))? {
             1 => NextWaiter::Notified,
             0 => NextWaiter::LockHeld,
             _ => NextWaiter::Absent,

@@ -57,27 +57,17 @@ const PLAIN_PRELUDE: &str = include_str!("plain.lua");
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
-pub struct IdempotentScript<const KEYS: usize>(ScriptTexts);
-
-/// The script with [`PRELUDE`] before it, and the same script with [`PLAIN_PRELUDE`] before it.
-#[derive(Debug)]
-struct ScriptTexts {
-    exactly_once: BulkScript,
-    plain: BulkScript,
-}
+pub struct IdempotentScript<const KEYS: usize>(IdempotentBulkScript);
 
 impl<const KEYS: usize> IdempotentScript<KEYS> {
     /// Creates a script from its name (for errors) and its text; the deduplication is added.
     pub const fn new(name: &'static str, text: &'static str) -> Self {
-        IdempotentScript(ScriptTexts {
-            exactly_once: BulkScript::with_prelude(PRELUDE, name, text),
-            plain: BulkScript::with_prelude(PLAIN_PRELUDE, name, text),
-        })
+        IdempotentScript(IdempotentBulkScript::new(name, text))
     }
 
     /// Returns a call of the script with these keys. The caller then adds the arguments.
     pub fn with(&'static self, keys: [Bytes; KEYS]) -> IdempotentRequest {
-        IdempotentRequest { texts: &self.0, request: self.0.exactly_once.with(keys) }
+        self.0.with(keys)
     }
 
     /// Returns the text of the exactly-once script, and its hash.
@@ -88,34 +78,34 @@ impl<const KEYS: usize> IdempotentScript<KEYS> {
 
 /// An [`IdempotentScript`] with any number of keys, at least one.
 #[derive(Debug)]
-pub struct IdempotentBulkScript(ScriptTexts);
+pub struct IdempotentBulkScript {
+    /// The script with [`PRELUDE`] before it.
+    exactly_once: BulkScript,
+    /// The script with [`PLAIN_PRELUDE`] before it.
+    plain: BulkScript,
+}
 
 impl IdempotentBulkScript {
     /// Creates a script from its name (for errors) and its text; the deduplication is added.
     pub const fn new(name: &'static str, text: &'static str) -> Self {
-        IdempotentBulkScript(ScriptTexts {
+        IdempotentBulkScript {
             exactly_once: BulkScript::with_prelude(PRELUDE, name, text),
             plain: BulkScript::with_prelude(PLAIN_PRELUDE, name, text),
-        })
+        }
     }
 
     /// Returns a call of the script with these keys. The caller then adds the arguments.
     ///
     /// The deduplication key is derived from the first one of `keys`.
     pub fn with(&'static self, keys: impl IntoIterator<Item = Bytes>) -> IdempotentRequest {
-        IdempotentRequest { texts: &self.0, request: self.0.exactly_once.with(keys) }
-    }
-
-    /// Returns the text of the exactly-once script, and its hash.
-    pub fn body(&self) -> &ScriptText {
-        self.0.exactly_once.body()
+        IdempotentRequest { script: self, request: self.exactly_once.with(keys) }
     }
 }
 
 /// A call of an [`IdempotentScript`]: its keys and arguments.
 #[derive(Debug, Clone)]
 pub struct IdempotentRequest {
-    texts: &'static ScriptTexts,
+    script: &'static IdempotentBulkScript,
     request: Request,
 }
 
@@ -144,15 +134,13 @@ impl IdempotentRequest {
     /// that key.
     pub(crate) fn with_sequence(self, dedup_key: Bytes, sequence: u64, timeout: Duration) -> Request {
         let lifetime = (RETRY_WINDOW + timeout * 2).as_millis();
-        let head = self.texts.exactly_once.with([dedup_key]).deadline_arg();
+        let head = self.script.exactly_once.with([dedup_key]).deadline_arg();
         append(head.arg(sequence.to_string()).arg(lifetime.to_string()).idempotent(), self.request)
     }
-}
 
-impl IdempotentRequest {
     /// Returns the request for a script that is sent once, and stores nothing for deduplication.
     pub(crate) fn at_most_once(self) -> Request {
-        let head = self.texts.plain.with([Bytes::copy_from_slice(self.first_key())]);
+        let head = self.script.plain.with([Bytes::copy_from_slice(self.first_key())]);
         append(head.arg("").arg("").arg(""), self.request)
     }
 }

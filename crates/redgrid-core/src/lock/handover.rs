@@ -6,8 +6,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::change_lease::LeaseChange;
-use super::error::LostReason;
 use super::handover_window::{LeaseFit, token_due};
 use super::hold::ServerLease;
 use super::release::Release;
@@ -84,11 +82,11 @@ impl Table {
             return Answers::new();
         };
         let next = &lock.queue[at];
-        let confirmed = fitted.filter(|(waiter, _)| *waiter == next.id).map(|(_, sent)| sent);
+        let confirmed = fitted.filter(|(waiter, _)| *waiter == next.request.id).map(|(_, sent)| sent);
         let is_usable = match confirmed {
             // The lease was adjusted to this request. But a slow pass request may have followed,
             // and the lease may have ended meanwhile.
-            Some(sent) => !in_queue || now < deadline(sent, next.request.lease.duration()),
+            Some(sent) => !in_queue || now < deadline(sent, next.request.options.lease.duration()),
             // A grant without a previous owner can be used, even if the grant arrived after the end
             // of its hand-over window.
             None => {
@@ -101,12 +99,18 @@ impl Table {
             return Answers::new();
         }
         if confirmed.is_none() {
-            let fit = server_lease.fit(&next.request, self.extra_lease(lock.protocol, key), now);
+            let fit = server_lease.fit(&next.request.options, self.extra_lease(lock.protocol, key), now);
             if fit != LeaseFit::Yes {
-                let (waiter, durability) = (next.id, next.request.durability);
+                let (waiter, durability) = (next.request.id, next.request.options.durability);
                 lock.busy = Busy::AdjustingLease(server_lease.id);
                 let table = Arc::clone(self);
-                self.spawn_background(Box::pin(table.adjust_lease(key.clone(), server_lease, waiter, fit, durability)));
+                self.core.spawn_background(Box::pin(table.adjust_lease(
+                    key.clone(),
+                    server_lease,
+                    waiter,
+                    fit,
+                    durability,
+                )));
                 return Answers::new();
             }
         }
@@ -114,7 +118,7 @@ impl Table {
         if due > now && !self.is_past(due) {
             lock.busy = Busy::AdjustingLease(server_lease.id);
             let (table, key) = (Arc::clone(self), key.clone());
-            self.spawn_background(Box::pin(async move {
+            self.core.spawn_background(Box::pin(async move {
                 table.core.clock.sleep_until(due).await;
                 table.lease_adjusted(&key, &server_lease, true, fitted);
             }));
@@ -152,7 +156,7 @@ impl Table {
         let id = self.number();
         lock.busy = Busy::Release { id, queued: keep_until == Instant::MIN };
         let release = Release { id: Some(id), server_lease: Arc::clone(server_lease), keep_until };
-        self.spawn_background(self.release_task(release, None, None));
+        self.core.spawn_background(self.release_task(release, None, None));
     }
 
     /// Reads the clock until it shows `due`, but only for some microseconds.
@@ -175,7 +179,7 @@ impl Table {
         durability: Durability,
     ) {
         let set = match fit {
-            LeaseFit::Yes => LeaseChange::Done { sent: self.now() },
+            LeaseFit::Yes => Ok(self.now()),
             LeaseFit::Lengthen(lease) => self.lengthen(&server_lease, lease, durability).await,
             LeaseFit::Shorten(lease) => {
                 // A renewal would undo the shortening.
@@ -183,16 +187,9 @@ impl Table {
                 self.shorten(&server_lease, lease, durability).await
             }
         };
-        let fitted = match set {
-            LeaseChange::Done { sent } => Some((waiter, sent)),
-            LeaseChange::Gone => {
-                self.mark_lost(&mut self.state(), &server_lease, LostReason::Gone);
-                None
-            }
-            // A server lease without a confirmed adjustment is not handed over. It is released, and
-            // the waiter requests the lock anew.
-            LeaseChange::TooLate | LeaseChange::Failed(_) | LeaseChange::NotDurable(_) => None,
-        };
+        // A server lease without a confirmed adjustment is not handed over. It is released, and the
+        // waiter requests the lock anew.
+        let fitted = set.ok().map(|sent| (waiter, sent));
         self.lease_adjusted(&key, &server_lease, fitted.is_some(), fitted);
     }
 

@@ -11,13 +11,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_client::{NodeId, internal::nanos};
+use redgrid_client::NodeId;
+use redgrid_client::internal::{nanos, shrink_if_sparse};
 
 use super::attempt::GrantReply;
 use super::cold_fields::ColdFields;
 use super::error::LostReason;
 use super::hold_watch::EndWatchers;
-use super::protocol::{AcquireRequest, HoldArgs, HolderId, LockKeys, LockProtocol};
+use super::protocol::{AcquireRequest, HoldArgs, LockKeys, LockProtocol};
 use super::table::LockId;
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
@@ -262,10 +263,6 @@ impl Hold {
         }
     }
 
-    pub(super) fn holder(&self) -> Option<HolderId> {
-        self.request.holder
-    }
-
     /// Returns whether a guard of the hold is alive. A forgotten hold has a lease, but no guard.
     pub(super) fn is_guarded(&self) -> bool {
         self.guards.load(Ordering::Acquire) > 0
@@ -331,17 +328,8 @@ impl Hold {
         self.own_deadline.at().min(self.server_lease.deadline())
     }
 
-    pub(super) fn deadline_of_its_own(&self) -> Instant {
-        self.own_deadline.at()
-    }
-
-    /// Returns whether the hold's own lease has run out. Once the result is true, it stays true.
-    pub(super) fn has_run_out(&self, now: Instant) -> bool {
-        self.own_deadline.has_passed(now)
-    }
-
     pub(super) fn has_expired(&self, now: Instant) -> bool {
-        self.has_run_out(now) || self.server_lease.deadline.has_passed(now)
+        self.own_deadline.has_passed(now) || self.server_lease.deadline.has_passed(now)
     }
 
     /// Returns the end of the hold's fixed lease. From then on, others can have the lock.
@@ -376,8 +364,12 @@ impl Hold {
 
     /// Wakes the tasks that wait for the end of the hold.
     pub(super) fn notify_ended(&self) {
-        // Unlock the mutex before waking: a waker may poll another hold, which locks it again.
-        let ended = self.server_lease.inner().ended.as_mut().and_then(|watchers| watchers.take(self.token));
+        let ended = self.server_lease.inner().ended.as_mut().and_then(|watchers| {
+            let ended = watchers.remove(&self.token);
+            shrink_if_sparse(watchers);
+            ended
+        });
+        // The mutex is unlocked before waking: a waker may poll another hold, which locks it again.
         if let Some(ended) = ended {
             ended.notify_waiters();
         }

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
 
-use redgrid_client::internal::shrink_if_sparse;
 use tokio::sync::Notify;
 
 use super::error::LostReason;
@@ -16,17 +15,7 @@ use crate::token::Token;
 ///
 /// A hold that no task watches has no entry. Each hold has a notification of its own. If all holds
 /// had a common notification, the release of one reader would wake the watchers of all readers.
-#[derive(Default)]
-pub(super) struct EndWatchers(pub(super) HashMap<u64, Arc<Notify>, foldhash::fast::RandomState>);
-
-impl EndWatchers {
-    /// Removes and returns the notification of a hold.
-    pub(super) fn take(&mut self, token: u64) -> Option<Arc<Notify>> {
-        let ended = self.0.remove(&token);
-        shrink_if_sparse(&mut self.0);
-        ended
-    }
-}
+pub(super) type EndWatchers = HashMap<u64, Arc<Notify>, foldhash::fast::RandomState>;
 
 /// A view of a hold. It can be cloned for other tasks, and the hold can be released while views
 /// exist.
@@ -100,8 +89,7 @@ impl Hold {
         if self.end.get().is_some() {
             return None;
         }
-        let EndWatchers(by_token) = &mut **inner.ended.get_or_insert_default();
-        Some(Arc::clone(by_token.entry(self.token).or_default()))
+        Some(Arc::clone(inner.ended.get_or_insert_default().entry(self.token).or_default()))
     }
 
     /// Completes when the hold has ended, by release or loss.

@@ -10,7 +10,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `protocol` | the contract of a lock kind: keys, options, scripts, the meaning of replies |
-//! | `acquire`, `request_status` | entering the queue, waiting for the result; type `HoldGuard` |
+//! | `acquire`, `local_request` | entering the queue, waiting for the result; type `HoldGuard` |
 //! | `table`, `lock_id` | all locks of a client, the state of each, and its waiters |
 //! | `attempt` | one acquire request; its grant becomes a server lease with a first hold |
 //! | `hold` | server leases and holds, and the end of a hold |
@@ -45,6 +45,7 @@ mod hold;
 mod hold_observe;
 mod hold_watch;
 mod holder_lookup;
+mod local_request;
 mod lock_id;
 pub(crate) mod multi;
 mod not_granted;
@@ -55,7 +56,6 @@ mod reentry;
 mod release;
 mod renewal;
 mod report;
-mod request_status;
 pub(crate) mod shared;
 mod shutdown;
 mod table;
@@ -79,4 +79,4 @@ pub(crate) use table::Table;
 pub use takeover::{Takeover, TakeoverFrom};
 
 pub use crate::lease::LeaseMode;
-pub(crate) use crate::unpolled::{BackgroundTask, InlineTask};
+pub(crate) use crate::unpolled::InlineTask;

@@ -32,6 +32,7 @@ pub(super) struct Phantoms {
 }
 
 /// Observations of the subscribers of one key.
+#[derive(Default)]
 pub(crate) struct Phantom {
     /// Number of consecutive yields that ended by their quiet period.
     quiet_yields: u32,
@@ -94,12 +95,6 @@ impl Phantom {
         if self.quiet_yields >= ENOUGH {
             self.until = now + IGNORED;
         }
-    }
-}
-
-impl Default for Phantom {
-    fn default() -> Self {
-        Phantom { quiet_yields: 0, count: 0, of: 0, until: Instant::MIN, seen: Instant::MIN }
     }
 }
 

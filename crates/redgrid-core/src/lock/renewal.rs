@@ -52,7 +52,7 @@ impl Table {
                     break;
                 }
                 for group in self.grouped(batch) {
-                    self.spawn_background(Box::pin(Arc::clone(&self).renew(group)));
+                    self.core.spawn_background(Box::pin(Arc::clone(&self).renew(group)));
                 }
                 let resumes = self.now() + PACE;
                 tokio::time::sleep(PACE).await;
@@ -140,7 +140,7 @@ impl Table {
                 // The server may still have the lease, and no guard is left whose drop would
                 // release it.
                 let release = Release { id: None, server_lease: Arc::clone(server_lease), keep_until: Instant::MIN };
-                self.spawn_background(self.release_task(release, None, None));
+                self.core.spawn_background(self.release_task(release, None, None));
             } else if lives_on && reason == LostReason::Expired {
                 // Other holders may extend the lifetime of the key beyond this lease. Without a
                 // release, this holder field would stay on the server as long as the key.
@@ -313,7 +313,8 @@ impl Table {
         self.wake_renewal(&state.schedule);
     }
 
-    fn grouped(&self, mut server_leases: Vec<Arc<ServerLease>>) -> Vec<Vec<Arc<ServerLease>>> {
+    /// Groups server leases by kind, hash slot and durability.
+    pub(super) fn grouped(&self, mut server_leases: Vec<Arc<ServerLease>>) -> Vec<Vec<Arc<ServerLease>>> {
         let place = |server_lease: &Arc<ServerLease>| {
             (server_lease.protocol.name(), self.core.topology.slot(&server_lease.keys.key))
         };
@@ -359,8 +360,8 @@ impl Table {
             hold.end(None);
             return Due::NotTaken;
         }
-        if !hold.has_run_out(now) {
-            let deadline = hold.deadline_of_its_own();
+        if !hold.own_deadline.has_passed(now) {
+            let deadline = hold.own_deadline.at();
             return Due::At(if hold.is_offered() { deadline.min(hold.offered_until()) } else { deadline });
         }
         if hold.end(Some(LostReason::Expired)) {

@@ -1,44 +1,33 @@
 //! Releases all holds when the client shuts down.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use redgrid_client::internal::RetryPolicy;
+use redgrid_client::internal::ServiceStats;
 
-use super::cleanup::BULK;
+use super::cleanup::{BULK, DeferredRelease};
 use super::error::{AcquireFailure, LostReason};
-use super::hold::{Hold, ServerLease};
-use super::release::ReleaseMode;
+use super::hold::Hold;
 use super::table::Table;
 use crate::clock::Instant;
 use crate::unpolled::BackgroundTask;
 
 impl Table {
-    /// Returns whether the client is shutting down.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.state().closed
-    }
-
-    /// Returns, for tests and diagnosis, the number of locks that are held or waited for.
-    pub(crate) fn names(&self) -> usize {
-        self.state().locks.len()
-    }
-
-    /// Returns the number of server leases that are renewed or verified.
-    pub(crate) fn holds(&self) -> usize {
-        self.state().schedule.len()
-    }
-
-    pub(crate) fn waiting(&self) -> usize {
+    /// Returns the numbers of locks that are held or waited for, of server leases that are renewed
+    /// or verified, and of waiting requests.
+    pub(crate) fn stats(&self) -> ServiceStats {
         let state = self.state();
-        state.locks.values().flat_map(|lock| &lock.queue).filter(|waiter| !waiter.answer.is_closed()).count()
+        let waiters = state.locks.values().flat_map(|lock| &lock.queue);
+        let waiting = waiters.filter(|waiter| !waiter.answer.is_closed()).count();
+        ServiceStats { names: state.locks.len(), holds: state.schedule.len(), waiting }
     }
 
     /// Returns the names of the locks with a server lease: those that are held, and those whose
     /// release was not answered yet. Locks with only forgotten holds are left out. Returns an empty
     /// list if the table is locked.
     pub(crate) fn held_names(&self) -> Vec<String> {
-        let Some(state) = self.try_state() else { return Vec::new() };
+        // The drop of a client's last handle calls this method: it can happen while the table is
+        // locked, and must not wait.
+        let Ok(state) = self.state.try_lock() else { return Vec::new() };
         let held = state.locks.values().filter(|lock| lock.server_lease.is_some() && !lock.is_forgotten());
         held.map(|lock| lock.keys.name.to_string()).collect()
     }
@@ -54,7 +43,7 @@ impl Table {
         let mut inline_tasks = Vec::new();
         for lock in state.locks.values_mut() {
             for waiter in std::mem::take(&mut lock.queue) {
-                self.release_position_of(lock, &waiter);
+                self.release_position_of(lock, &waiter.request);
                 waiting.push(waiter.answer);
             }
             self.take_out_served(lock);
@@ -98,36 +87,18 @@ impl Table {
                 table.release(&server_lease, keep_until, false).await;
             }));
         }
-        let mut plain: Vec<_> = plain.into_iter().map(|(server_lease, _)| server_lease).collect();
-        let place = |server_lease: &Arc<ServerLease>| {
-            (server_lease.protocol.name(), self.core.topology.slot(&server_lease.keys.key))
-        };
-        plain.sort_by_key(place);
-        let together = |a: &Arc<ServerLease>, b: &Arc<ServerLease>| place(a) == place(b);
-        for group in plain.chunk_by(together) {
+        let patience = self.core.settings.patience();
+        for group in self.grouped(plain.into_iter().map(|(server_lease, _)| server_lease).collect()) {
             for part in group.chunks(BULK) {
-                let (table, part) = (Arc::clone(self), part.to_vec());
-                work.push(Box::pin(async move { table.release_many(&part).await }));
+                let claims = part.iter().map(|server_lease| (Arc::clone(&server_lease.keys), server_lease.id));
+                let what = DeferredRelease::of_all(part[0].protocol, claims.collect(), patience, None);
+                let table = Arc::clone(self);
+                work.push(Box::pin(async move {
+                    table.release_unclaimed(&what).await;
+                }));
             }
         }
         work
-    }
-
-    async fn release_many(&self, server_leases: &[Arc<ServerLease>]) {
-        let Some(first) = server_leases.first() else { return };
-        let fields: Vec<_> = server_leases.iter().map(|server_lease| self.core.field(server_lease.id)).collect();
-        let each = server_leases.iter().zip(&fields);
-        let claims: Vec<_> = each.map(|(server_lease, field)| server_lease.claim(field, Duration::ZERO)).collect();
-        let request = first.protocol.release_many(&claims);
-        let until = self.now() + self.core.settings.patience();
-        let outcome = self.core.give_back(request, until, RetryPolicy::Together).await;
-        if outcome.result.is_err() && server_leases.len() > 1 {
-            // The server may have rejected the whole request because of one invalid key or a slot
-            // migration: release the locks one by one.
-            for server_lease in server_leases {
-                self.send_release(server_lease, ReleaseMode::Release, until).await;
-            }
-        }
     }
 }
 

@@ -258,8 +258,4 @@ impl ObjectRef {
     }
 }
 
-impl fmt::Debug for ObjectRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ObjectRef").field("name", &self.name()).finish_non_exhaustive()
-    }
-}
+crate::debug_fields!(ObjectRef, |it| name: it.name());

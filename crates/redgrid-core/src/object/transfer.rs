@@ -58,12 +58,8 @@ impl Inner {
         let other = Inner { primary_keys: self.primary_keys, ..other };
         let (own_keys, other_keys) = (self.all_keys(), other.all_keys());
         if own_keys[0] != other_keys[0] && own_keys.iter().any(|key| other_keys.contains(key)) {
-            return Err(ObjectError::invalid_argument(
-                &self.name,
-                "name",
-                "a name that shares no keys with this object",
-                to,
-            ));
+            let expected = "a name that shares no keys with this object";
+            return Err(ObjectError::invalid_argument(&self.name, "name", expected, to));
         }
         Ok(other)
     }
@@ -81,12 +77,8 @@ impl Inner {
     async fn move_in_slot(&self, command: &'static str, to: &Inner, replaces: bool) -> Result<bool, ObjectError> {
         let keys = self.all_keys().into_iter().chain(to.all_keys());
         let own_count = i64::try_from(self.keys.len()).unwrap_or(i64::MAX);
-        match self
-            .change::<i64>(
-                MOVE.with(keys).arg(command).int(replaces.into()).int(own_count).int(self.primary_key_count()),
-            )
-            .await?
-        {
+        let request = MOVE.with(keys).arg(command).int(replaces.into()).int(own_count).int(self.primary_key_count());
+        match self.change::<i64>(request).await? {
             -1 => Err(self.absent()),
             done => Ok(done == 1),
         }
@@ -162,10 +154,8 @@ impl Inner {
                 return if replaces { Err(cas_loop.contended()) } else { Ok(false) };
             }
             let shas = reply[1..].to_vec();
-            if cas_loop
-                .change(self.delete_request(&snapshot, &local_shas(&snapshot), Some(&snapshot.ends), Some(&receipt)))
-                .await?
-            {
+            let (own_shas, ends) = (local_shas(&snapshot), Some(&snapshot.ends[..]));
+            if cas_loop.change(self.delete_request(&snapshot, &own_shas, ends, Some(&receipt))).await? {
                 return Ok(true);
             }
             written = Some((snapshot, shas));

@@ -143,7 +143,7 @@ impl LocalSemaphore {
         apply: impl FnOnce(&Arc<Self>, &mut SemaphoreState, &Result<(), CommitError>) + Send + 'static,
     ) {
         let (semaphore, outcome) = (Arc::clone(self), Arc::clone(outcome));
-        self.registry.spawn_background(Box::pin(async move {
+        self.registry.core.spawn_background(Box::pin(async move {
             let mut committed = Ok(());
             for durability in durabilities {
                 if committed.is_ok() {

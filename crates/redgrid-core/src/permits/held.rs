@@ -2,7 +2,6 @@
 //! several permits counts several times, and has as many events.
 
 use std::pin::pin;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use super::exchange::LeaseCheck;
@@ -39,7 +38,7 @@ impl Held {
 impl PermitLease {
     /// Counts the permit as held by a guard.
     pub(super) fn begin_count(&self, held: Held) {
-        let before = self.held.lock().unwrap_or_else(PoisonError::into_inner).replace(held);
+        let before = self.held.lock().replace(held);
         if let Some(before) = before {
             count::permits_never_held(before.labels, 1);
         }
@@ -48,7 +47,7 @@ impl PermitLease {
 
     /// Records the span of the caller of a permit that counts as held.
     pub(super) fn set_caller(&self, caller: CallerSpan, labels: Labels) {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.held.lock();
         if cfg!(not(feature = "metrics")) {
             // Without metrics, no permit was counted.
             *held = Some(Held::new(labels, self.clock.now()));
@@ -61,7 +60,7 @@ impl PermitLease {
     /// Counts the end of the permit of the semaphore `name`, and emits an event if it was lost. If
     /// the end was counted before, does nothing.
     pub(super) fn end_count(&self, name: &Name, how: impl FnOnce() -> Option<Result<(), LostReason>>) {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let held = self.held.lock().take();
         let Some(held) = held else { return };
         let how = how();
         held.end(1, self.clock.now(), how);
@@ -93,7 +92,7 @@ impl PermitLease {
 
     /// Returns what is known of the guard for which the permit is renewed.
     fn renewed_by(&self) -> Option<Held> {
-        let held = *self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = *self.held.lock();
         held.filter(|_| self.is_renewed())
     }
 }

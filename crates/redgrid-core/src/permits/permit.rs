@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::error::ReleaseError;
 use super::held::Held;
-use super::local_semaphore::{LocalSemaphore, LoopResult};
+use super::local_semaphore::LocalSemaphore;
 use super::permit_set::{PermitId, PermitSet};
 use super::semaphore_state::Extension;
 use crate::author::ClientExt;
@@ -21,6 +21,7 @@ use crate::name::Name;
 use crate::observe::CallerSpan;
 use crate::observe::count::{self, Labels};
 use crate::service::ClientParts;
+use crate::unpolled::InPlace;
 
 /// A guard of one or several permits. Dropping the guard returns the permits in the background.
 ///
@@ -163,7 +164,8 @@ impl Permit {
         let (semaphore, permits) = (Arc::clone(&self.semaphore), std::mem::take(&mut self.permits));
         let (result_sender, receiver) = oneshot::channel();
         let handoff = semaphore.release(permits, Some(result_sender));
-        let mut released = LoopResult::new(&semaphore.registry, receiver, handoff);
+        let task = handoff.into_inline(&semaphore.registry);
+        let mut released = InPlace { client: self.client.clone(), receiver, task };
         let unknown = |source| Err(ReleaseError::OutcomeUnknown { name: semaphore.keys.name.clone(), source });
         let clock = self.client.clock();
         tokio::select! {
@@ -295,10 +297,4 @@ impl Drop for Permit {
     }
 }
 
-impl std::fmt::Debug for Permit {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut shown = f.debug_struct("Permit");
-        shown.field("name", self.name()).field("permits", &self.permits.count).field("held", &self.is_held());
-        shown.finish_non_exhaustive()
-    }
-}
+crate::debug_fields!(Permit, |it| name: it.name(), permits: it.permits.count, held: it.is_held());

@@ -54,7 +54,7 @@ impl RwLock {
         let target = self.valid_target()?;
         let evicted =
             self.client.run::<i64>(kinds::evict_reader_request(target, field, &self.client.notice_prefix())).await;
-        Ok(match evicted.map_err(|error| AcquireError::of_request(target.name.clone(), error))? {
+        Ok(match evicted.map_err(|error| AcquireError::of_request(&target.name, error))? {
             1 => ForcedRelease::Done,
             0 => ForcedRelease::Free,
             _ => ForcedRelease::HeldByAnother,

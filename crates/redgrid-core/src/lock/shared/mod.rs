@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redgrid_client::Request;
 
-use super::acquire::HoldGuard;
+use super::acquire::{HoldGuard, PendingAcquire};
 use super::error::AcquireError;
 use super::handover_window::LeaseFit;
 use super::hold::{Hold, ServerLease};
@@ -202,9 +202,9 @@ impl State {
             .grants_of(mode.paired_mode(), keys)
             .filter_map(|key| self.locks.get(&key).map(|lock| &**lock))
             .collect();
-        let mut held = locks.iter().flat_map(|lock| lock.held()).filter(|hold| hold.holder().is_some());
-        match held.find(|hold| hold.holder() == request.holder || hold.holder() == scope) {
-            Some(hold) if mode.is_shared() && hold.holder() == request.holder => {
+        let mut held = locks.iter().flat_map(|lock| lock.held()).filter(|hold| hold.request.holder.is_some());
+        match held.find(|hold| hold.request.holder == request.holder || hold.request.holder == scope) {
+            Some(hold) if mode.is_shared() && hold.request.holder == request.holder => {
                 // From now on, the hold of the new request depends on this server lease. So this
                 // lease must not be handed over locally.
                 hold.server_lease.seal();
@@ -216,28 +216,21 @@ impl State {
     }
 }
 
-/// Where a request was placed.
-pub(in crate::lock) enum Placement {
-    Queue(LockId),
-    /// The request was granted at once, by sharing a grant.
-    Shared(Arc<Hold>),
-}
-
 impl Table {
-    /// Lets the request share an existing grant, if that is possible at once. Otherwise chooses the
-    /// lock state in which the request waits: an existing one or a new one.
+    /// Lets the request share an existing grant, if that is possible at once. Otherwise returns
+    /// `None`, and chooses the lock state in which the request waits: an existing one or a new one.
+    /// The key of `pending` identifies it.
     pub(in crate::lock) fn place(
         &self,
         state: &mut State,
-        kind: &'static dyn LockProtocol,
-        keys: &Arc<LockKeys>,
-        request: &Arc<AcquireRequest>,
+        pending: &mut PendingAcquire,
         under: Option<u64>,
-    ) -> Placement {
-        let whole = LockId::of(kind, keys);
+    ) -> Option<Arc<Hold>> {
+        let (kind, request, whole) = (pending.kind, &pending.request.options, pending.key.clone());
         if under.is_none() && !kind.is_shared() {
-            return Placement::Queue(whole);
+            return None;
         }
+        let keys = &whole.keys;
         let is_private = under.is_some() || !request.at_least.is_zero() || request.max_hold.is_some();
         let (now, handover_window) = (self.now(), self.handover_window(kind, &whole));
         if !is_private {
@@ -249,20 +242,20 @@ impl Table {
                     continue;
                 }
                 if let Some(server_lease) = shareable(lock, request, handover_window, now) {
-                    let hold = self.create_hold((schedule, lock), &server_lease, (now, now), Arc::clone(request));
-                    return Placement::Shared(hold);
+                    return Some(self.create_hold((schedule, lock), &server_lease, (now, now), Arc::clone(request)));
                 }
                 if lock.can_join_pending(request, handover_window, now) {
-                    return Placement::Queue(key);
+                    pending.key = key;
+                    return None;
                 }
             }
         }
-        let key = LockId { grant: self.number(), ..whole };
         let mut lock = Box::new(LockState::new(kind, Arc::clone(keys), now));
         lock.shared = Some(Box::new(SharedGrant { under, is_private, ..SharedGrant::default() }));
-        state.grants.insert(&key);
-        state.locks.insert(key.clone(), lock);
-        Placement::Queue(key)
+        pending.key = LockId { grant: self.number(), ..whole };
+        state.grants.insert(&pending.key);
+        state.locks.insert(pending.key.clone(), lock);
+        None
     }
 
     /// Gives every waiter a hold of the shared grant.
@@ -275,8 +268,9 @@ impl Table {
     ) -> Answers {
         let mut answers = Answers::new();
         for waiter in waiters.filter(|waiter| !waiter.answer.is_closed()) {
-            self.wait_ended(lock, (&waiter.status, waiter.entered), || now);
-            let hold = self.create_hold((schedule, lock), server_lease, (from, now), waiter.request);
+            self.wait_ended(lock, &waiter.request, || now);
+            let hold =
+                self.create_hold((schedule, lock), server_lease, (from, now), Arc::clone(&waiter.request.options));
             answers.push((waiter.answer, Ok(Some(HoldGuard::first(waiter.client, hold)))));
         }
         answers
@@ -377,8 +371,9 @@ impl LockState {
             return self.queue.is_empty()
                 && self.server_lease.as_ref().is_some_and(|had| satisfies(had, request, handover_window, now));
         }
-        let is_alike =
-            |waiter: &Waiter| waiter.request.lease == request.lease && waiter.request.durability == request.durability;
+        let is_alike = |waiter: &Waiter| {
+            waiter.request.options.lease == request.lease && waiter.request.options.durability == request.durability
+        };
         self.server_lease.is_none()
             && self.busy == Busy::No
             && !self.queue.is_empty()

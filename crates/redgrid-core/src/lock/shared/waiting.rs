@@ -91,7 +91,7 @@ impl Table {
     /// the server until the key expires, at the latest.
     fn give_back_at(&self, at: Instant, request: Request, timeout: Duration) {
         let core = Arc::clone(&self.core);
-        self.spawn_background(Box::pin(async move {
+        self.core.spawn_background(Box::pin(async move {
             tokio::select! {
                 () = core.clock.sleep_until(at) => {
                     core.give_back(request, at + timeout, RetryPolicy::ToTheEnd).await;
