@@ -16,7 +16,7 @@ const TAGS: usize = 40;
 const NAMES: usize = 50;
 
 /// Number of slots that move to another node and back.
-const MOVING: usize = 9;
+const MOVING: usize = 20;
 
 /// How often they move.
 const MOVES: usize = 4;
