@@ -141,8 +141,8 @@ fn queries(metric: &Metric) -> Vec<(String, String)> {
     let legend: Vec<String> = by.split(", ").map(|label| format!("{{{{{label}}}}}")).collect();
     let legend = legend.join(" ");
     match metric.form {
-        // Several consoles report the same deployment.
-        Form::Counter if name.starts_with("redgrid_fleet_") => {
+        // Several consoles report the same deployment, but each takes time of its own.
+        Form::Counter if name.starts_with("redgrid_fleet_") && !is_time(metric) => {
             vec![(format!("max by ({by}) (rate({name}{{{CHOSEN}}}[$__rate_interval]))"), legend)]
         }
         Form::Counter => vec![(format!("sum by ({by}) (rate({name}{{{CHOSEN}}}[$__rate_interval]))"), legend)],
@@ -172,5 +172,7 @@ fn values_that_do_not_add_up_are_not_summed() {
     assert_eq!(expression("redgrid_held"), "sum by (kind, family) (redgrid_held)");
     assert_eq!(expression("redgrid_fleet_locks_held"), "max by (kind) (redgrid_fleet_locks_held)");
     assert_eq!(expression("redgrid_fleet_sweep_age_seconds"), "max by (job) (redgrid_fleet_sweep_age_seconds)");
+    let rate = "rate(redgrid_fleet_collector_seconds_total[$__rate_interval])";
+    assert_eq!(expression("redgrid_fleet_collector_seconds_total"), format!("sum by (job) ({rate})"));
     assert_eq!(expression("redgrid_clock_offset_seconds"), "max by (node) (abs(redgrid_clock_offset_seconds))");
 }
