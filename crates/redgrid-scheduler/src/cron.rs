@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use crate::ScheduleError;
 use crate::occurrence;
 use crate::pattern::{Dialect, Pattern};
-use crate::time::{LATEST, from_millis, to_millis};
+use crate::time::{from_millis, to_millis};
 use crate::zone::Zone;
 
 /// A cron pattern in a time zone.
@@ -38,13 +38,14 @@ use crate::zone::Zone;
 /// `@hourly`, `@daily`, `@midnight`, `@weekly`, `@monthly`, `@yearly` and `@annually` stand for
 /// patterns.
 ///
-/// If both the day of the month and the weekday are given, a day matches if **either** does. With `+`
-/// before the weekday, **both** must match: `0 9 13 * +FRI` is each Friday the 13th.
+/// If both the day of the month and the weekday are given, a day matches if **either** does. With
+/// `+` before the weekday, **both** must match: `0 9 13 * +FRI` is each Friday the 13th.
 ///
 /// # When the clock changes
 ///
 /// The rules are those of Vixie cron. A pattern is *open* if its minute or hour contains `*` (in
-/// Quartz's patterns also a step without a range, as `0/5`). Otherwise it names fixed times of a day.
+/// Quartz's patterns also a step without a range, as `0/5`). Otherwise it names fixed times of a
+/// day.
 ///
 /// | the clock jumps by less than three hours | fixed times | open pattern |
 /// |---|---|---|
@@ -70,8 +71,8 @@ impl Cron {
     ///
     /// # Errors
     ///
-    /// [`ScheduleError::Pattern`], which names the wrong field. Whether the pattern ever fires depends
-    /// on the zone, and is checked by [`Spec::first`](crate::Spec::first).
+    /// [`ScheduleError::Pattern`], which names the wrong field. Whether the pattern ever fires
+    /// depends on the zone, and is checked by [`Spec::first`](crate::Spec::first).
     ///
     /// ```
     /// use redgrid_scheduler::Cron;
@@ -83,8 +84,8 @@ impl Cron {
         Self::read(pattern, Dialect::Vixie)
     }
 
-    /// Reads a pattern of Quartz and of Redisson: six fields with the second in front, or seven with
-    /// the year at the end, in UTC.
+    /// Reads a pattern of Quartz and of Redisson: six fields with the second in front, or seven
+    /// with the year at the end, in UTC.
     ///
     /// Weekdays are 1 (Sunday) to 7. `0/5` is every five from 0 on. The day of the month or the
     /// weekday must be `?` or `*`.
@@ -143,15 +144,17 @@ impl Cron {
         self.zone.name()
     }
 
-    /// Returns the first due time after a time; `None` if there is none in the following 400 years.
+    /// Returns the first due time after a time; `None` if there is none in the following 400 years,
+    /// or before the year 5000.
     ///
-    /// Usually this takes a microsecond. For a pattern that hardly ever fires it takes milliseconds.
+    /// Usually this takes a microsecond. For a pattern that hardly ever fires it takes
+    /// milliseconds.
     pub fn next(&self, after: SystemTime) -> Option<SystemTime> {
         self.after(to_millis(after)).map(from_millis)
     }
 
-    /// Returns the last due time up to a time, this time included; `None` if there is none in the 400
-    /// years before.
+    /// Returns the last due time up to a time, this time included; `None` if there is none in the
+    /// 400 years before.
     ///
     /// ```
     /// use std::time::{Duration, UNIX_EPOCH};
@@ -168,8 +171,7 @@ impl Cron {
     }
 
     pub(crate) fn after(&self, millis: i64) -> Option<i64> {
-        let due = occurrence::next(&self.pattern, &self.zone, millis.div_euclid(1_000))?;
-        Some(due * 1_000).filter(|due| *due <= LATEST)
+        occurrence::next(&self.pattern, &self.zone, millis.div_euclid(1_000)).map(|due| due * 1_000)
     }
 
     pub(crate) fn up_to(&self, millis: i64) -> Option<i64> {
@@ -267,6 +269,7 @@ mod tests {
         let (second, hour) = (Duration::from_secs(1), Duration::from_secs(3_600));
         assert_eq!(twice.next(first - second), Some(first));
         assert_eq!(twice.next(first), None);
+        assert_eq!(twice.next(first + hour / 2), None);
         assert_eq!(twice.latest(first + 2 * hour), Some(first));
         assert_eq!(open.next(first - second), Some(first));
         assert_eq!(open.next(first), Some(first + Duration::from_secs(60)));
@@ -289,10 +292,9 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_due_time_after_the_year_9999() {
+    fn there_is_no_due_time_after_the_year_5000() {
         let daily = Cron::new("@daily").unwrap();
-        assert_eq!(daily.next(from_millis(LATEST)), None);
-        // croner's calendar ends in the year 5000.
+        assert_eq!(daily.next(from_millis(crate::time::LATEST)), None);
         assert_eq!(daily.next(from_millis(100_000_000_000_000)), None);
         assert!(daily.next(from_millis(95_000_000_000_000)).is_some());
     }

@@ -5,6 +5,16 @@ use std::time::{Duration, SystemTime};
 use crate::time::describe;
 
 /// A schedule, or a part of it, that is not valid.
+///
+/// ```
+/// use std::time::Duration;
+/// use redgrid_scheduler::{Every, ScheduleError};
+///
+/// let error = Every::new(Duration::ZERO).unwrap_err();
+/// assert_eq!(error, ScheduleError::Period { got: Duration::ZERO });
+/// let text = "the period is 0ns, expected whole milliseconds, from 100 ms to 3,650 days";
+/// assert_eq!(error.to_string(), text);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScheduleError {
@@ -30,8 +40,8 @@ pub enum ScheduleError {
     },
     /// A cron pattern has no due time, for example because it asks for 30 February.
     ///
-    /// The Gregorian calendar repeats after 400 years, so no later time comes either. Only a pattern
-    /// with a year may name a time after that.
+    /// The Gregorian calendar repeats after 400 years, so no later time comes either. Only a
+    /// pattern with a year may name a time after that.
     #[error("the cron pattern `{pattern}` has no due time in `{zone}` in the 400 years after {}", describe(*.after))]
     NeverFires {
         /// The pattern.
@@ -86,6 +96,13 @@ fn hint(like: Option<&str>) -> String {
 /// A stored schedule that this program cannot read.
 ///
 /// Another program may be able to read it. So leave it as it is, and go on with other schedules.
+///
+/// ```
+/// use redgrid_scheduler::Spec;
+///
+/// let error = Spec::from_stored(r#"{"v":1,"solar":"sunset"}"#).unwrap_err();
+/// assert!(error.to_string().starts_with("cannot read the stored schedule: it has no kind"));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoredError {

@@ -37,8 +37,8 @@ impl Every {
     ///
     /// # Errors
     ///
-    /// [`ScheduleError::Period`] if the period is zero, shorter than 100 ms, longer than 3,650 days,
-    /// or has a fraction of a millisecond.
+    /// [`ScheduleError::Period`] if the period is zero, shorter than 100 ms, longer than 3,650
+    /// days, or has a fraction of a millisecond.
     #[doc(alias = "scheduleAtFixedRate")]
     pub fn new(period: Duration) -> Result<Self, ScheduleError> {
         Ok(Self { millis: checked(period)? })
@@ -130,8 +130,8 @@ pub struct Once {
 }
 
 impl Once {
-    /// Creates a schedule with a single due time. [`Spec::first`](crate::Spec::first) refuses a time
-    /// that is over.
+    /// Creates a schedule with a single due time. [`Spec::first`](crate::Spec::first) refuses a
+    /// time that is over.
     pub fn at(time: SystemTime) -> Self {
         Self { millis: to_millis(time) }
     }

@@ -30,8 +30,8 @@
 //!
 //! - The functions have no state and no clock: from the same arguments, every process computes the
 //!   same times, on every machine. The rules of time zones are part of the program.
-//! - The next due time is computed from the last one, not from the current time, so late runs do not
-//!   shift a schedule.
+//! - The next due time is computed from the last one, not from the current time, so late runs do
+//!   not shift a schedule.
 //! - Where a clock jumps forward or back, the rules of Vixie cron hold (`Cron` describes them).
 //! - A pattern that never fires, such as 30 February, is refused, and so is an unknown time zone.
 //! - No text makes a parser panic or search without an end.

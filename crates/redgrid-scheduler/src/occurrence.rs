@@ -1,8 +1,8 @@
 //! The times at which a pattern is due in a zone.
 //!
-//! The clock of a zone runs evenly in each of its periods. In a period, the matching times are those
-//! that the clock shows. What differs at the beginning of a period, where the clock has jumped, is
-//! Vixie cron's rule. It concerns fixed patterns and jumps of less than three hours:
+//! The clock of a zone runs evenly in each of its periods. In a period, the matching times are
+//! those that the clock shows. What differs at the beginning of a period, where the clock has
+//! jumped, is Vixie cron's rule. It concerns fixed patterns and jumps of less than three hours:
 //!
 //! - If the clock has jumped forward, times that it has skipped are due at the beginning.
 //! - If the clock has jumped back, times that it shows again are not due again.
@@ -13,7 +13,7 @@
 use crate::pattern::Pattern;
 use crate::zone::{Period, Zone};
 
-/// Longer jumps are corrections of the calendar. Vixie cron: "clock changes of more than 3 hours".
+/// A jump of three hours or more is a correction of the calendar, as in Vixie cron's manual.
 const LONGEST_JUMP: i64 = 3 * 60 * 60;
 
 /// The Gregorian calendar repeats after 400 years, and 146,097 days are whole weeks.
@@ -68,7 +68,7 @@ pub(crate) fn latest(pattern: &Pattern, zone: &Zone, at: i64) -> Option<i64> {
     None
 }
 
-/// The beginning of a period, and the first time on the wall's clock that belongs to the period.
+/// The beginning of a period, and the first wall-clock time that belongs to the period.
 struct Beginning {
     at: i64,
     shown: i64,

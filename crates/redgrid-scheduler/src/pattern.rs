@@ -1,4 +1,4 @@
-//! Cron patterns on the clock of a wall: their fields, and the times that match.
+//! Cron patterns and the wall-clock times that match them. This file knows no time zone.
 //!
 //! croner reads and matches a field. This module adds which field is wrong, and refuses what croner
 //! reads as something else, such as the name of a weekday in the place of the month.
@@ -89,19 +89,19 @@ impl Pattern {
         self.is_fixed
     }
 
-    /// Returns whether any time since 1970 matches. For 30 February, finding out takes milliseconds,
-    /// so it is found out once.
+    /// Returns whether any time since 1970 matches. For 30 February, finding out takes
+    /// milliseconds, so it is found out once.
     pub(crate) fn has_times(&self) -> bool {
         self.has_times
     }
 
-    /// Returns the first matching time from `local` on, in seconds on the wall's clock.
+    /// Returns the first matching time from `local` on, in seconds of the wall clock.
     pub(crate) fn next_local(&self, local: i64) -> Option<i64> {
         let found = self.matcher.find_next_occurrence(&to_civil(local)?, true).ok()?;
         to_local(found)
     }
 
-    /// Returns the last matching time up to `local`, in seconds on the wall's clock.
+    /// Returns the last matching time up to `local`, in seconds of the wall clock.
     pub(crate) fn latest_local(&self, local: i64) -> Option<i64> {
         let found = self.matcher.find_previous_occurrence(&to_civil(local)?, true).ok()?;
         to_local(found)
@@ -137,7 +137,8 @@ fn expand(text: &str, dialect: Dialect) -> String {
     if dialect == Dialect::Vixie { fields.to_owned() } else { text.to_owned() }
 }
 
-/// Adds the seconds and the years if they are left out. Returns `None` for another number of fields.
+/// Adds the seconds and the years if they are left out. Returns `None` for another number of
+/// fields.
 fn complete<'a>(given: &[&'a str], dialect: Dialect) -> Option<Vec<&'a str>> {
     match (dialect, given.len()) {
         (Dialect::Vixie, 5) => Some([&["0"], given, &["*"]].concat()),
@@ -212,7 +213,7 @@ fn expected(at: usize, dialect: Dialect) -> &'static str {
     }
 }
 
-/// Converts seconds on the wall's clock, counted from its 1970.
+/// Converts seconds of the wall clock, counted from midnight of 1970-01-01 on it.
 fn to_civil(local: i64) -> Option<DateTime> {
     Timestamp::from_second(local).ok().map(|at| Offset::UTC.to_datetime(at))
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 /// let spec = Spec::new(Every::new(hour)?);
 /// // The due times of 1:00, 2:00 and 3:00 have passed, the latest 30 minutes ago.
 /// let (due, now) = (UNIX_EPOCH + hour, UNIX_EPOCH + hour * 7 / 2);
-/// let runs = |missed| spec.clone().missed(missed).step("report", due, now).and_then(|step| step.runs);
+/// let runs = |missed| spec.clone().missed(missed).step("report", due, now)?.runs;
 ///
 /// assert_eq!(runs(Missed::Skip), None);
 /// assert_eq!(runs(Missed::Once), Some(due + 2 * hour));

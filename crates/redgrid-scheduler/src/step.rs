@@ -14,6 +14,18 @@ const ON_TIME: i64 = 60_000;
 const MOST_COUNTED: usize = 10_000;
 
 /// What is to be done with a schedule that is due: the result of [`Spec::step`].
+///
+/// ```
+/// use std::time::{Duration, UNIX_EPOCH};
+/// use redgrid_scheduler::{Missed, Next, Once, Spec};
+///
+/// // A single time, and nothing ran for the ten minutes after it.
+/// let due = UNIX_EPOCH + Duration::from_secs(60);
+/// let spec = Spec::new(Once::at(due)).missed(Missed::Skip);
+/// if let Some(step) = spec.step("release", due, due + Duration::from_secs(600)) {
+///     assert_eq!((step.runs, step.next, step.skipped), (None, Next::Never, 1));
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Step {
@@ -26,6 +38,17 @@ pub struct Step {
 }
 
 /// What follows after a [`Step`].
+///
+/// ```
+/// use std::time::{Duration, UNIX_EPOCH};
+/// use redgrid_scheduler::{AfterEach, Next, Spec};
+///
+/// let minute = Duration::from_secs(60);
+/// let spec = Spec::new(AfterEach::new(minute)?);
+/// let step = spec.step("sync", UNIX_EPOCH, UNIX_EPOCH);
+/// assert_eq!(step.map(|step| step.next), Some(Next::AfterEnd(minute)));
+/// # Ok::<(), redgrid_scheduler::ScheduleError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Next {
@@ -40,19 +63,19 @@ pub enum Next {
 impl Spec {
     /// Returns when a due time runs: at the due time, or later by a jitter.
     ///
-    /// The jitter is smaller than [`Spec::jitter`], and smaller than the distance to the following due
-    /// time, so runs are in the order of their due times. It depends on the id of the schedule and on
-    /// the due time only: all processes compute the same.
+    /// The jitter is smaller than [`Spec::jitter`], and smaller than the distance to the following
+    /// due time, so runs are in the order of their due times. It depends on the id of the schedule
+    /// and on the due time only: all processes compute the same.
     ///
     /// ```
     /// use std::time::{Duration, UNIX_EPOCH};
     /// use redgrid_scheduler::{Every, Spec};
     ///
-    /// let spec = Spec::new(Every::new(Duration::from_secs(3_600))?).jitter(Duration::from_secs(60));
-    /// let due = UNIX_EPOCH + Duration::from_secs(7_200);
-    /// let late = spec.fires_at("report", due).duration_since(due)?;
-    /// assert!(late < Duration::from_secs(60));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// let (minute, hour) = (Duration::from_secs(60), Duration::from_secs(3_600));
+    /// let spec = Spec::new(Every::new(hour)?).jitter(minute);
+    /// let due = UNIX_EPOCH + 2 * hour;
+    /// assert!(spec.fires_at("report", due) < due + minute);
+    /// # Ok::<(), redgrid_scheduler::ScheduleError>(())
     /// ```
     pub fn fires_at(&self, id: &str, due: SystemTime) -> SystemTime {
         from_millis(self.fires_at_millis(id, to_millis(due)))
@@ -67,8 +90,8 @@ impl Spec {
         due + draw(id, due, distance)
     }
 
-    /// Decides what is to be done with the due time `due` of the schedule `id`. `None` means that it
-    /// is not yet due, by the clock of `now`.
+    /// Decides what is to be done with the due time `due` of the schedule `id`. `None` means that
+    /// it is not yet due, by the clock of `now`.
     ///
     /// The decision follows the rule for [missed](Missed) due times. Of those that have passed, at
     /// most one runs in a step. After it, [`Next::Due`] has the due time of the next step.
@@ -102,8 +125,8 @@ impl Spec {
         if self.fires_at_millis(id, due) > now {
             return None;
         }
-        // The jitter of the latest due time may not be over. That of the one before is, because it is
-        // shorter than the distance between both.
+        // The jitter of the latest due time may not be over. That of the one before is, because it
+        // is shorter than the distance between both.
         let mut latest = self.latest(due, now);
         if self.fires_at_millis(id, latest) > now {
             latest = self.previous(due, latest);
@@ -137,8 +160,8 @@ impl Spec {
         }
     }
 
-    /// Returns the latest due time from `due` up to `at`. `due` counts as one even if the pattern, or
-    /// the data of the zone, is no longer that by which it was computed.
+    /// Returns the latest due time from `due` up to `at`. `due` counts as one even if the pattern,
+    /// or the data of the zone, is no longer that by which it was computed.
     fn latest(&self, due: i64, at: i64) -> i64 {
         let at = self.until.map_or(at, |until| at.min(to_millis(until)));
         match &self.when {
@@ -168,8 +191,8 @@ impl Spec {
     }
 }
 
-/// Returns a number from 0 to before `limit`. It depends on its arguments only, so that all processes
-/// and all versions of this crate draw the same.
+/// Returns a number from 0 to before `limit`. It depends on its arguments only, so that all
+/// processes and all versions of this crate draw the same.
 fn draw(id: &str, due: i64, limit: i64) -> i64 {
     let mut hash = Sha1::from(id);
     hash.update(&due.to_be_bytes());

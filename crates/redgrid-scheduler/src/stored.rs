@@ -1,7 +1,7 @@
 //! How a schedule is stored: a JSON object that people can read and other programs can write.
 //!
 //! ```json
-//! {"v":1,"cron":"0 3 * * *","zone":"Europe/Berlin","missed":"once","overlap":"skip","jitter_ms":30000}
+//! {"v":1,"cron":"0 3 * * *","zone":"Europe/Berlin","missed":"once","overlap":"skip"}
 //! ```
 //!
 //! | field | content |
@@ -135,7 +135,8 @@ impl Spec {
         serde_json::to_string(&stored).expect("a struct of texts and numbers is JSON")
     }
 
-    /// Reads a text that [`Spec::to_stored`] has written, of this or of another version of the crate.
+    /// Reads a text that [`Spec::to_stored`] has written, of this or of another version of the
+    /// crate.
     ///
     /// Fields that are not known are ignored. What a newer program has written in a newer format is
     /// refused, so that it is not run at wrong times.
@@ -221,8 +222,8 @@ mod tests {
     use super::*;
     use crate::ScheduleError;
 
-    /// Each stored form, with its schedule. Programs of other versions have written them, so they must
-    /// never change.
+    /// Each stored form, with its schedule. Programs of other versions have written them, so they
+    /// must never change.
     fn stored() -> Vec<(&'static str, Spec)> {
         let every = Every::new(Duration::from_secs(30)).unwrap();
         let delay = AfterEach::new(Duration::from_millis(100)).unwrap();

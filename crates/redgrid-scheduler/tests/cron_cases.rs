@@ -1,8 +1,8 @@
 //! Due times of cron patterns, compared with a table that another implementation has computed:
 //! `cron_cases/generate.py`, with zone data of Python.
 //!
-//! The windows of the table lie around times at which clocks jump, and in calendars with leap years.
-//! All jumps are in the past. So if zone data change, the table stays true.
+//! The windows of the table lie around times at which clocks jump, and in calendars with leap
+//! years. All jumps are in the past. So if zone data change, the table stays true.
 
 use std::time::{Duration, SystemTime};
 

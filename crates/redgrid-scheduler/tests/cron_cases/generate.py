@@ -1,6 +1,6 @@
 """Writes cases.txt: due times of cron patterns, by an implementation that shares nothing with the crate.
 
-It looks at each second or minute of a window, asks the zone data of Python what the clock on the wall shows, and
+It looks at each second or minute of a window, asks the zone data of Python for the wall-clock time, and
 follows Vixie cron's program: how far has the clock moved since the last look?
 
     pip install tzdata
@@ -199,13 +199,13 @@ class Pattern:
 
 
 def due_times(pattern, zone, start, end):
-    """Looks at the clock on the wall at each tick, as cron does."""
+    """Looks at the wall clock at each tick, as cron does."""
     tick = timedelta(seconds=1 if pattern.has_seconds else 60)
     shown = lambda at: at.astimezone(zone).replace(tzinfo=None)
     # Begins a day earlier, to know whether the clock repeats itself at the start.
     at = start - timedelta(days=1)
     last = shown(at)
-    done = last  # Fixed times up to this one on the wall have had their turn.
+    done = last  # Fixed times up to this one have had their turn.
     while at < end:
         at += tick
         wall = shown(at)
