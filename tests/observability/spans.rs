@@ -53,9 +53,12 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Seen {
     }
 }
 
-/// The events of redgrid, each with the name of the span that has it.
+/// An event, and the name of the span that has it.
+type EventInSpan = (Option<String>, Fields);
+
+/// The events of redgrid.
 #[derive(Clone, Default)]
-struct Events(Arc<Mutex<Vec<(Option<String>, Fields)>>>);
+struct Events(Arc<Mutex<Vec<EventInSpan>>>);
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Events {
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
@@ -70,7 +73,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Events {
 
 impl Events {
     /// Returns the events with this message.
-    fn of(&self, message: &str) -> Vec<(Option<String>, Fields)> {
+    fn of(&self, message: &str) -> Vec<EventInSpan> {
         let all = self.0.lock().unwrap();
         all.iter().filter(|(_, fields)| fields["message"] == message).cloned().collect()
     }

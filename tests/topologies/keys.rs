@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use redgrid_bucket::Buckets;
-use redgrid_core::author::ClientExt;
 use redgrid_core::object::Lifetime;
 use redgrid_core::{Client, Name, Request};
 use redgrid_keys::{FlushScope, Key, Keys, Kind, Listing, UnlessLock};
