@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::send::Answer;
 use crate::clock::Instant;
+use crate::config::Address;
 use crate::connection::{Request, Topology, TopologyHint};
 use crate::error::{Code, ServerError};
 
@@ -19,7 +20,7 @@ const MOST_HOPS: usize = 3;
 #[derive(Debug, PartialEq, Eq)]
 struct Redirection {
     slot: u16,
-    address: String,
+    address: Address,
     is_ask: bool,
 }
 
@@ -33,7 +34,7 @@ impl Redirection {
         // If a server does not know a host name to report, the host is empty or `?`. In that case,
         // `host` is used.
         let named = if matches!(named, "" | "?") { host } else { named };
-        Some(Redirection { slot, address: format!("{named}:{port}"), is_ask: *code == Code::Ask })
+        Some(Redirection { slot, address: Address::new(named, port.parse().ok()?), is_ask: *code == Code::Ask })
     }
 }
 
@@ -111,16 +112,14 @@ mod tests {
     #[test]
     fn a_redirection_is_read_with_or_without_a_host() {
         let of = |message: &str| Redirection::of(&ServerError::refused(message), "here");
-        let moved = |slot, address: &str| Some(Redirection { slot, address: address.into(), is_ask: false });
-        assert_eq!(of("MOVED 3999 127.0.0.1:6381"), moved(3999, "127.0.0.1:6381"));
-        assert_eq!(of("MOVED 3999 :6381"), moved(3999, "here:6381"));
-        assert_eq!(of("MOVED 3999 ?:6381"), moved(3999, "here:6381"));
-        assert_eq!(
-            of("ASK 1 db.example:7"),
-            Some(Redirection { slot: 1, address: "db.example:7".into(), is_ask: true })
-        );
-        assert_eq!(of("MOVED 3999 ::1:6381"), moved(3999, "::1:6381"));
-        for other in ["ERR no", "MOVED", "MOVED x y", "MOVED 3999 nowhere", "ERR script: MOVED 1 a:1"] {
+        let at = |slot, host: &str| Some(Redirection { slot, address: Address::new(host, 6381), is_ask: false });
+        assert_eq!(of("MOVED 3999 127.0.0.1:6381"), at(3999, "127.0.0.1"));
+        assert_eq!(of("MOVED 3999 :6381"), at(3999, "here"));
+        assert_eq!(of("MOVED 3999 ?:6381"), at(3999, "here"));
+        let ask = Redirection { slot: 1, address: Address::new("db.example", 7), is_ask: true };
+        assert_eq!(of("ASK 1 db.example:7"), Some(ask));
+        assert_eq!(of("MOVED 3999 ::1:6381"), at(3999, "::1"));
+        for other in ["ERR no", "MOVED", "MOVED x y", "MOVED 3999 nowhere", "MOVED 1 a:x", "ERR script: MOVED 1 a:1"] {
             assert_eq!(of(other), None, "{other}");
         }
     }
