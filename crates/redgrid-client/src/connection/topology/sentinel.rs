@@ -28,7 +28,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use self::elected::Elected;
-use self::events::SentinelEvents;
+use self::events::listen;
 use self::report::{PrimaryReport, is_among_most, others_by, primary_by, replicas_by};
 use super::replicated::Replicated;
 use super::unknown_primary::{kind_of, text_of};
@@ -114,14 +114,8 @@ impl Watch {
         if !self.sentinels.contains_key(address) {
             let node = self.nodes.open(address, NodeRole::Sentinel);
             let pause = self.nodes.settings.retry_delay.min(LONGEST_PAUSE);
-            let events = SentinelEvents {
-                node: Arc::clone(&node),
-                name: self.name.clone(),
-                replicated: Arc::clone(&self.replicated),
-                switched: Arc::clone(&self.switched),
-                pause,
-            };
-            let listening = tokio::spawn(events.listen());
+            let (replicated, switched) = (Arc::clone(&self.replicated), Arc::clone(&self.switched));
+            let listening = tokio::spawn(listen(Arc::clone(&node), self.name.clone(), replicated, switched, pause));
             self.sentinels.insert(address.clone(), WatchedSentinel { node, listening, lost_at: Some(Instant::now()) });
             self.publish_sentinels();
         }
