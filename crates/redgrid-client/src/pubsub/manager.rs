@@ -7,8 +7,8 @@
 //! becomes unusable. The watchers of a moved channel check their keys again.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 
@@ -21,6 +21,7 @@ use crate::clock::Clock;
 use crate::config::Settings;
 use crate::connection::{ChannelKind, Events, NodeId, Server, Topology, is_same};
 use crate::pubsub::stream::{pattern_name, plain_name, sharded_name};
+use crate::sync::Mutex;
 
 /// The subscription manager of a client.
 pub struct SubscriptionManager {
@@ -28,10 +29,10 @@ pub struct SubscriptionManager {
     pub(super) clock: Clock,
     pub(super) settings: Settings,
     pub(super) events: Arc<Events>,
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
     /// Subscriptions at all primaries. If both mutexes are needed, this one must be locked first,
     /// before `state`.
-    all_primaries: Mutex<HashMap<u64, AllPrimariesState>>,
+    pub(super) all_primaries: Mutex<HashMap<u64, AllPrimariesState>>,
 }
 
 #[derive(Default)]
@@ -130,13 +131,9 @@ impl SubscriptionManager {
 
     /// Returns an id that no watcher has.
     pub(super) fn next_id(&self) -> u64 {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.next_id += 1;
         state.next_id
-    }
-
-    pub(super) fn all_primaries(&self) -> MutexGuard<'_, HashMap<u64, AllPrimariesState>> {
-        self.all_primaries.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     pub(super) fn add_watcher(
@@ -148,7 +145,7 @@ impl SubscriptionManager {
         poll: Option<KeyPoll>,
     ) -> u64 {
         let now = self.clock.now();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.next_id += 1;
         let id = state.next_id;
         if !state.channels.contains_key(name) {
@@ -216,7 +213,7 @@ impl SubscriptionManager {
     }
 
     pub(super) fn remove_watcher(&self, name: &Bytes, id: u64) {
-        take_watcher(&mut self.state(), name, id);
+        take_watcher(&mut self.state.lock(), name, id);
     }
 
     /// Removes a watcher. Its sink still receives messages until the server has unsubscribed the
@@ -224,7 +221,7 @@ impl SubscriptionManager {
     ///
     /// If the channel has other watchers, the sink ends at once.
     pub(super) fn drain_watcher(&self, name: &Bytes, id: u64) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let Some((node, sink)) = take_watcher(&mut state, name, id) else { return };
         state.draining.entry(name.clone()).or_default().push((node, sink));
     }
@@ -232,7 +229,7 @@ impl SubscriptionManager {
     /// Drops the sinks of each channel in `draining` whose subscription at the node has ended.
     pub(super) fn finish_draining(&self, subscriptions: &NodeSubscriptions, is_ended: impl Fn(&Bytes) -> bool) {
         let node = subscriptions.server.id();
-        self.state().draining.retain(|name, sinks| {
+        self.state.lock().draining.retain(|name, sinks| {
             sinks.retain(|(at, _)| at != node || !is_ended(name));
             !sinks.is_empty()
         });
@@ -240,7 +237,7 @@ impl SubscriptionManager {
 
     /// Makes the watchers of a channel check their keys again.
     pub(super) fn resync(&self, name: &Bytes) {
-        if let Some(channel) = self.state().channels.get(name) {
+        if let Some(channel) = self.state.lock().channels.get(name) {
             channel.resync();
         }
     }
@@ -258,7 +255,7 @@ impl SubscriptionManager {
         name: &Bytes,
         payload: &Bytes,
     ) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let State { channels, draining, .. } = &mut *state;
         let node = subscriptions.server.id();
         let internal_name = match kind {
@@ -285,7 +282,7 @@ impl SubscriptionManager {
 
     /// Ends all tasks and closes all message buffers.
     pub(crate) fn close(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.closed = true;
         state.node_tasks.clear();
         state.draining.clear();
@@ -295,10 +292,6 @@ impl SubscriptionManager {
                 buffer.close();
             }
         });
-    }
-
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
