@@ -41,8 +41,8 @@ use crate::clock::Clock;
 use crate::config::{Config, ConfigError, Settings};
 use crate::error::ServerError;
 use crate::name::{Name, Namespace};
-use crate::participant::Participants;
 use crate::pubsub::SubscriptionManager;
+use crate::sync::Mutex;
 
 /// A client for Redis or Valkey. It owns its connections, its holds and its waiting requests.
 ///
@@ -125,7 +125,7 @@ impl Client {
             topology,
             subscriptions,
             events,
-            participants: Participants::default(),
+            participants: Mutex::default(),
             given_back: GivenBack::default(),
             background,
             one_thread: is_one_thread(),
@@ -236,7 +236,7 @@ impl Client {
         // The client's own notice channel is not counted, because no waiter watches it.
         let channels = self.0.core.subscriptions.channel_count().saturating_sub(1);
         let held = self.0.service.get().map(|service| service.stats()).unwrap_or_default();
-        ClientStats { names: held.names, holds: held.holds, waiting: held.waiting, channels }
+        ClientStats { channels, ..held }
     }
 }
 
@@ -278,7 +278,7 @@ impl fmt::Debug for Client {
 }
 
 /// The number of names, holds, waiting requests and channels of a client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 // Not `#[non_exhaustive]`: tests compare the whole value with an expected one.
 pub struct ClientStats {
     /// Names that are held, awaited or being released.

@@ -50,11 +50,11 @@ impl Driver {
             }
         }
         let by = core.life.closes_by().unwrap_or_else(|| core.clock.now());
-        core.life.close();
+        core.life.update(|life| life.is_closed = true);
         for left in service.close() {
             tasks.spawn(left);
         }
-        core.participants.take_leave_requests().into_iter().for_each(|leave_request| core.run_detached(leave_request));
+        core.participants.lock().take_leave_requests().for_each(|leave_request| core.run_detached(leave_request));
         let drained = async {
             loop {
                 tokio::select! {
@@ -71,7 +71,7 @@ impl Driver {
             () = core.clock.sleep_until(by) => false,
         };
         tasks.abort_all();
-        core.life.set_over();
+        core.life.update(|life| life.is_over = true);
         core.events.close();
         others.abort_all();
         core.subscriptions.close();
@@ -90,7 +90,7 @@ impl Driver {
                 Some(_) = work.recv() => {}
             }
         }
-        core.life.finish(in_time);
+        core.life.update(|life| life.is_clean = Some(in_time));
     }
 }
 
