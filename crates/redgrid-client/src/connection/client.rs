@@ -10,7 +10,6 @@ pub(super) mod health;
 mod introspection;
 pub(super) mod lifecycle;
 mod ready;
-mod reconnect;
 pub(super) mod service;
 pub(super) mod shared;
 pub(super) mod views;

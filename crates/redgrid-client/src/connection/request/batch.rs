@@ -111,7 +111,7 @@ async fn one_round(
         if results.iter().any(|result| result.as_ref().is_err_and(is_doubtful)) {
             core.topology.suspect(TopologyHint::Node(home.id().clone()));
         }
-        let replaced = !core.topology.primaries().iter().any(|primary| is_same(primary, &home));
+        let replaced = !core.decides(&home);
         for (at, result) in those.into_iter().zip(results) {
             let request = &requests[at];
             let result = match result {

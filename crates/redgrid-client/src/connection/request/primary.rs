@@ -55,7 +55,12 @@ impl fmt::Debug for Primary {
 impl Core {
     /// Returns whether a node is still a primary.
     pub fn is_primary(&self, primary: &Primary) -> bool {
-        decides(self, &primary.server)
+        self.decides(&primary.server)
+    }
+
+    /// Returns whether a server is a primary.
+    pub(in crate::connection) fn decides(&self, server: &Arc<dyn Server>) -> bool {
+        self.topology.primaries().iter().any(|primary| is_same(primary, server))
     }
 
     /// Returns the current primaries. If they are unknown, waits for them until `until`.
@@ -114,10 +119,6 @@ impl Core {
     }
 }
 
-fn decides(core: &Core, server: &Arc<dyn Server>) -> bool {
-    core.topology.primaries().iter().any(|primary| is_same(primary, server))
-}
-
 /// Sends a request to one node until the request is finally answered, the node stops being a
 /// primary, or `until` has passed.
 ///
@@ -136,12 +137,12 @@ async fn send_to(
     let mut unanswered = 0;
     let error = loop {
         let replaced = || format!("{} is no longer a primary", server.id());
-        if !decides(core, server) {
+        if !core.decides(server) {
             break ServerError::not_sent(replaced());
         }
         let sent = core.clock.now();
         let error = match server.ask(&request, sent + core.settings.response_timeout).await {
-            Ok(_) if !decides(core, server) => break ServerError::unknown(replaced()),
+            Ok(_) if !core.decides(server) => break ServerError::unknown(replaced()),
             Ok(reply) => {
                 let received = core.clock.now();
                 server.time().observe_round_trip(sent, received);
