@@ -141,7 +141,9 @@ impl Core {
 
     /// Returns the holder field for a number, in Redisson's form `<uuid>:<number>`.
     pub fn field(&self, number: u64) -> Bytes {
-        let text = InlineBytes::new().with(self.id.as_bytes()).and_then(|id| id.with(b":")?.with_number(number));
+        let mut digits = itoa::Buffer::new();
+        let digits = digits.format(number).as_bytes();
+        let text = InlineBytes::new().with(self.id.as_bytes()).and_then(|id| id.with(b":")?.with(digits));
         text.map_or_else(|| format!("{}:{number}", self.id).into(), InlineBytes::into_bytes)
     }
 
