@@ -139,8 +139,7 @@ impl ConnectOptions {
             password: sentinel.password.clone(),
             logins: provider.map(|provider| Arc::new(Logins::new(provider, settings))),
             database: 0,
-            encryption: self.encryption.clone(),
-            network: Arc::clone(&self.network),
+            ..self.clone()
         }
     }
 }
