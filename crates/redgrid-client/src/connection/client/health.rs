@@ -7,10 +7,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::join_all;
 
-use crate::clock::Clock;
-use crate::connection::{Client, NodeId, Request, Server};
+use crate::connection::{Client, Core, NodeId, Request, Server};
 use crate::error::ServerError;
-use crate::pubsub::SubscriptionManager;
 
 /// A health check that pings every node when awaited; made by [`Client::health`].
 #[must_use = "does nothing until awaited"]
@@ -45,9 +43,7 @@ impl HealthCheck {
             servers.push((shard.primary, NodePart::Primary));
             servers.extend(shard.replicas.into_iter().map(|replica| (replica, NodePart::Replica)));
         }
-        let (clock, manager) = (&core.clock, &core.subscriptions);
-        let nodes = servers.into_iter().map(|(server, part)| ping(server, part, self.timeout, clock, manager));
-        let nodes = join_all(nodes).await;
+        let nodes = join_all(servers.into_iter().map(|(server, part)| ping(core, server, part, self.timeout))).await;
         let stats = self.client.stats();
         Health {
             nodes,
@@ -162,16 +158,10 @@ impl NodeHealth {
     }
 }
 
-async fn ping(
-    server: Arc<dyn Server>,
-    part: NodePart,
-    timeout: Duration,
-    clock: &Clock,
-    manager: &SubscriptionManager,
-) -> NodeHealth {
-    let sent = clock.now();
+async fn ping(core: &Core, server: Arc<dyn Server>, part: NodePart, timeout: Duration) -> NodeHealth {
+    let sent = core.clock.now();
     let answer = tokio::time::timeout(timeout, server.call_one(Request::command("PING"))).await;
-    let now = clock.now();
+    let now = core.clock.now();
     let trouble = match answer {
         Ok(Ok(_)) => None,
         // A refusal counts as an answer, too. Only a temporary refusal (such as LOADING) does not.
@@ -182,7 +172,7 @@ async fn ping(
         Err(_) => Some(format!("no answer within {timeout:?}")),
     };
     let epoch = server.current_connection_id();
-    let subscriptions = manager.counts_at(server.id());
+    let subscriptions = core.subscriptions.counts_at(server.id());
     NodeHealth {
         node: server.id().clone(),
         part,
