@@ -15,7 +15,7 @@ use bytes::Bytes;
 use super::all_primaries::{AllPrimariesState, name_at_node};
 use super::channel::{Channel, ChannelScope, Denial, KeyPoll, Sink, SubscriptionState};
 use super::handles::ChannelEvent;
-use super::node::{Desired, NodeSubscriptions, NodeTask};
+use super::node::{NodeSubscriptions, NodeTask};
 use super::poll::UNSUBSCRIBED_POLL;
 use crate::clock::Clock;
 use crate::config::Settings;
@@ -51,11 +51,6 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Returns the pending changes at a node.
-    pub(super) fn desired(&mut self, node: &NodeId) -> Option<&mut Desired> {
-        self.node_tasks.get_mut(node).map(|node_task| &mut node_task.desired)
-    }
-
     /// Returns the task of a node, and starts it if there is none.
     ///
     /// Tasks are found by address. If another node now has the address, a new task starts, and

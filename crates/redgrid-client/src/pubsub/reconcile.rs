@@ -72,7 +72,10 @@ pub(super) async fn reconcile(manager: Arc<SubscriptionManager>, subscriptions: 
             }
         }
         if let Some(kind) = kind {
-            let gap_count = manager.gap_count(&subscriptions);
+            let gap_count = match manager.state.lock().node_tasks.get(subscriptions.server.id()) {
+                Some(node_task) => node_task.desired.gap_count,
+                None => 0,
+            };
             match subscriptions.server.subscribe(kind, additions.iter().map(wire_name).collect()).await {
                 Ok(refused) => {
                     *subscriptions.failures.lock() = Failures::default();
@@ -111,10 +114,6 @@ fn schedule_resubscription(
 }
 
 impl SubscriptionManager {
-    fn gap_count(&self, subscriptions: &NodeSubscriptions) -> u64 {
-        self.state.lock().desired(subscriptions.server.id()).map_or(0, |desired| desired.gap_count)
-    }
-
     /// Schedules new subscriptions of all channels of a node, or of its channels of one kind.
     pub(super) fn schedule_resubscriptions(&self, subscriptions: &NodeSubscriptions, kind: Option<ChannelKind>) {
         let now = self.clock.now();
