@@ -2,13 +2,11 @@
 //!
 //! MOVED and ASK mean that nothing was executed, so following them is not a retransmission.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
-use super::send::Answer;
-use crate::clock::Instant;
+use super::send::{Answer, Transmission};
 use crate::config::Address;
-use crate::connection::{Request, Topology, TopologyHint};
+use crate::connection::{Request, TopologyHint};
 use crate::error::{Code, ServerError};
 
 /// Maximum number of redirects that one transmission follows. Usually there is only one. A slot
@@ -38,44 +36,40 @@ impl Redirection {
     }
 }
 
-/// Handles a transmission that failed: follows its redirects, up to [`MOST_HOPS`] of them.
-///
-/// Sets `sent_on` at the first redirect. A failure that may come from the wrong node triggers a
-/// topology refresh.
-pub(super) async fn follow(
-    topology: &dyn Topology,
-    mut answer: Answer,
-    request: &Arc<Request>,
-    limit: Instant,
-    sent_on: &AtomicBool,
-) -> Answer {
-    for hops in 0.. {
-        let Err(error) = &answer.result else { break };
-        let by = answer.by.id();
-        // A script can return the text of a redirect. Only redirects of the server itself are
-        // followed.
-        let own = !matches!(error, ServerError::Refused { message, .. } if !request.is_servers_own(message));
-        let redirection = Redirection::of(error, by.host()).filter(|_| own && hops < MOST_HOPS);
-        let Some(Redirection { slot, address, is_ask }) = redirection else {
-            if is_doubtful(error) {
-                topology.suspect(TopologyHint::Node(by.clone()));
+impl Transmission<'_> {
+    /// Handles a transmission that failed: follows its redirects, up to [`MOST_HOPS`] of them.
+    ///
+    /// Sets `sent_on` at the first redirect. A failure that may come from the wrong node triggers a
+    /// topology refresh.
+    pub(super) async fn follow(&self, mut answer: Answer) -> Answer {
+        for hops in 0.. {
+            let Err(error) = &answer.result else { break };
+            let by = answer.by.id();
+            // A script can return the text of a redirect. Only redirects of the server itself are
+            // followed.
+            let own = !matches!(error, ServerError::Refused { message, .. } if !self.request.is_servers_own(message));
+            let redirection = Redirection::of(error, by.host()).filter(|_| own && hops < MOST_HOPS);
+            let Some(Redirection { slot, address, is_ask }) = redirection else {
+                if is_doubtful(error) {
+                    self.topology.suspect(TopologyHint::Node(by.clone()));
+                }
+                break;
+            };
+            self.sent_on.store(true, Ordering::Relaxed);
+            let next = self.topology.at(&address);
+            if !is_ask {
+                self.topology.suspect(TopologyHint::Moved(slot, address));
             }
-            break;
-        };
-        sent_on.store(true, Ordering::Relaxed);
-        let next = topology.at(&address);
-        if !is_ask {
-            topology.suspect(TopologyHint::Moved(slot, address));
+            let Some(by) = next else { break };
+            let epoch = by.current_connection_id();
+            let result = match is_ask {
+                false => by.ask(self.request, self.limit).await,
+                true => by.call_asking(Request::clone(self.request).not_after(self.limit)).await,
+            };
+            answer = Answer { result, by, epoch, at_home: false };
         }
-        let Some(by) = next else { break };
-        let epoch = by.current_connection_id();
-        let result = match is_ask {
-            false => by.ask(request, limit).await,
-            true => by.call_asking(Request::clone(request).not_after(limit)).await,
-        };
-        answer = Answer { result, by, epoch, at_home: false };
+        answer
     }
-    answer
 }
 
 /// Returns whether an error may come from using the wrong node.
