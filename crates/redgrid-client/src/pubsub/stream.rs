@@ -168,9 +168,7 @@ impl Core {
         scope: ChannelScope,
         capacity: usize,
     ) -> Result<PubSubStream, ServerError> {
-        if self.life.closes_by().is_some() {
-            return Err(self.life.why());
-        }
+        self.is_open()?;
         let deadline = self.clock.now() + self.settings.patience();
         let (manager, buffer) = (Arc::clone(&self.subscriptions), Arc::new(MessageBuffer::new(capacity)));
         let subscribe = |(name, key): (Bytes, Bytes)| manager.subscribe_buffered_in_scope(&buffer, name, &key, scope);

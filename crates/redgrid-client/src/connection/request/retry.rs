@@ -157,7 +157,6 @@ impl Exchange<'_> {
     /// Waits until the next transmission may be sent, and returns `None`. Returns the final outcome
     /// if no time is left for another transmission.
     pub(super) async fn pause(&mut self, mut outcome: RequestOutcome, at_home: bool) -> Option<RequestOutcome> {
-        let Exchange { core, request, tries, .. } = self;
         let reason = count::retry_reason(&outcome.result);
         if matches!(outcome.result, Ok(_) | Err(ServerError::Decode { .. })) {
             let last = self.too_late(outcome).await;
@@ -166,8 +165,8 @@ impl Exchange<'_> {
             }
             return last;
         }
-        pause(core, request.first_key(), (&outcome.by, at_home), tries.heeds_refusal(), tries.until).await;
-        if core.clock.now() < tries.until {
+        self.wait(&outcome.by, at_home).await;
+        if self.core.clock.now() < self.tries.until {
             count::retried(reason);
             return None;
         }
@@ -176,6 +175,41 @@ impl Exchange<'_> {
             outcome.result = Err(outcome.by.unreached());
         }
         Some(outcome)
+    }
+
+    /// Waits until the next transmission may be sent, at most until the end of the request.
+    ///
+    /// If `server` is the primary of the key (`at_home`), waits for its connection. If the primary
+    /// is connected now, or if `server` is not the primary, the retry delay passes first. A topology
+    /// change or the end of the client ends the wait at once. If the request heeds refusals, a
+    /// refusal of this client by the server ends the wait, too.
+    async fn wait(&self, server: &Arc<dyn Server>, at_home: bool) {
+        let core = self.core;
+        let mut changes = core.topology.changes();
+        if at_home && !is_same(&core.topology.primary(self.request.first_key()), server) {
+            return;
+        }
+        let mut epoch = server.connection_id();
+        let is_up = epoch.borrow().is_some();
+        let wait = async {
+            if is_up || !at_home {
+                tokio::time::sleep(jittered(core.settings.retry_delay)).await;
+            }
+            // A request that was redirected to this node, or is a read, need not wait for a connection
+            // of this node: the next transmission chooses its node anew. If the node was closed
+            // permanently, no connection follows, so another event has to end the wait.
+            if at_home && epoch.wait_for(Option::is_some).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        let mut refusal = server.refusal();
+        tokio::select! {
+            () = wait => {}
+            Ok(()) = changes.changed() => {}
+            Ok(_) = refusal.wait_for(Option::is_some), if self.tries.heeds_refusal() => {}
+            () = core.life.over() => {}
+            () = core.clock.sleep_until(self.tries.until) => {}
+        }
     }
 
     /// Handles a transmission that reached the server too late, and had no effect. An earlier
@@ -248,50 +282,6 @@ pub(super) async fn admitted<'a>(
 /// released any more. The model (`redgrid-models`) shows this.
 pub fn may_execute_until(limit: Instant, window: Duration) -> Instant {
     limit + window / 1000 + Duration::from_millis(1)
-}
-
-/// Waits until the next transmission may be sent, at most until `until`.
-///
-/// If `server` is the primary of the key (`at_home`), waits for its connection. If the primary is
-/// connected now, or if `server` is not the primary, the retry delay passes first. A topology
-/// change or the end of the client ends the wait at once. If `heeds_refusal` is true, a refusal of
-/// this client by the server ends the wait, too.
-async fn pause(
-    core: &Core,
-    key: &[u8],
-    (server, at_home): (&Arc<dyn Server>, bool),
-    heeds_refusal: bool,
-    until: Instant,
-) {
-    let mut changes = core.topology.changes();
-    if at_home && !is_same(&core.topology.primary(key), server) {
-        return;
-    }
-    let mut epoch = server.connection_id();
-    let is_up = epoch.borrow().is_some();
-    let wait = async {
-        if is_up || !at_home {
-            tokio::time::sleep(jittered(core.settings.retry_delay)).await;
-        }
-        if !at_home {
-            // The request was redirected to this node, or is a read. The next transmission chooses
-            // its node anew, so it need not wait for a connection of this node.
-            return;
-        }
-        if epoch.wait_for(Option::is_some).await.is_err() {
-            // The node was closed permanently, so no connection follows. Another event has to end
-            // the wait.
-            std::future::pending::<()>().await;
-        }
-    };
-    let mut refusal = server.refusal();
-    tokio::select! {
-        () = wait => {}
-        Ok(()) = changes.changed() => {}
-        Ok(_) = refusal.wait_for(Option::is_some), if heeds_refusal => {}
-        () = core.life.over() => {}
-        () = core.clock.sleep_until(until) => {}
-    }
 }
 
 /// Returns a random duration, evenly distributed between 0.5 and 1.5 times `mean`.

@@ -18,8 +18,8 @@ const SWITCHED: &str = "+switch-master";
 /// The message precedes the promotion by 50 to 100 ms.
 const CHOSEN: &str = "+selected-slave";
 
-/// Subscribes at a sentinel. Calls [`Replicated::hold_back`] when a replica of the primary `name` is
-/// chosen, and notifies `switched` when the sentinels must be queried.
+/// Subscribes at a sentinel. Calls [`Replicated::hold_back`] when a replica of the primary `name`
+/// is chosen, and notifies `switched` when the sentinels must be queried.
 ///
 /// `pause` follows a failed or rejected subscription. After a failure without a reply, the
 /// connection is replaced, which must not happen too often.
