@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use super::all_primaries::{AllPrimariesState, name_at_node};
 use super::channel::{Channel, ChannelScope, Denial, KeyPoll, Sink, SubscriptionState};
-use super::handles::ChannelEvent;
+use super::handles::{ChannelEvent, Registration};
 use super::node::{NodeSubscriptions, NodeTask};
 use super::poll::UNSUBSCRIBED_POLL;
 use crate::clock::Clock;
@@ -133,16 +133,16 @@ impl SubscriptionManager {
 
     pub(super) fn add_watcher(
         self: &Arc<Self>,
-        name: &Bytes,
+        name: Bytes,
         key: &Bytes,
         scope: ChannelScope,
         sink: Sink,
         poll: Option<KeyPoll>,
-    ) -> u64 {
+    ) -> Registration {
         let now = self.clock.now();
+        let registration = Registration { manager: Arc::clone(self), channel: name, id: self.next_id() };
+        let Registration { channel: name, id, .. } = &registration;
         let mut state = self.state.lock();
-        state.next_id += 1;
-        let id = state.next_id;
         if !state.channels.contains_key(name) {
             let (server, primary) = self.nodes_for(key, scope).unzip();
             if !state.closed {
@@ -162,7 +162,7 @@ impl SubscriptionManager {
             state.channels.insert(name.clone(), channel);
         }
         let State { channels, node_tasks, draining, denied, .. } = &mut *state;
-        let Some(channel) = channels.get_mut(name) else { return id };
+        let Some(channel) = channels.get_mut(name) else { return registration };
         // Between the caller's last check of the key and this registration, messages may have been
         // published and missed. So the watcher must check its key once more: at once if the
         // subscription is active, and otherwise when it is confirmed.
@@ -183,7 +183,7 @@ impl SubscriptionManager {
             }
             _ => {}
         }
-        channel.watchers.insert(id, sink);
+        channel.watchers.insert(*id, sink);
         channel.count();
         match (poll, &mut channel.poll, node_tasks.get_mut(&channel.primary)) {
             (Some(poll), Some(existing), _) => existing.waiter_flag = existing.waiter_flag.take().or(poll.waiter_flag),
@@ -196,7 +196,7 @@ impl SubscriptionManager {
             (None, ..) | (_, None, None) => {}
         }
         let is_new = channel.subscription == SubscriptionState::Pending && channel.watchers.len() == 1;
-        let Some(node_task) = node_tasks.get_mut(&channel.node) else { return id };
+        let Some(node_task) = node_tasks.get_mut(&channel.node) else { return registration };
         if node_task.desired.to_unsubscribe.remove(name) {
             draining.remove(name);
         }
@@ -204,7 +204,8 @@ impl SubscriptionManager {
             node_task.desired.to_subscribe.insert(name.clone());
             node_task.subscriptions.desired_changed.notify_one();
         }
-        id
+        drop(state);
+        registration
     }
 
     pub(super) fn remove_watcher(&self, name: &Bytes, id: u64) {
