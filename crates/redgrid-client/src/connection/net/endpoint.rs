@@ -108,7 +108,7 @@ pub(crate) struct ConnectOptions {
     /// The credential provider, if there is one. It then replaces `username` and `password`.
     pub(crate) logins: Option<Arc<Logins>>,
     pub(crate) database: u8,
-    pub(crate) encryption: Option<Encryption>,
+    pub(crate) encryption: Option<Arc<Encryption>>,
     pub(crate) network: Arc<Network>,
 }
 
