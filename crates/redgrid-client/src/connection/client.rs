@@ -217,7 +217,7 @@ impl Client {
     ///
     /// Dropping the future changes nothing.
     pub fn health(&self) -> HealthCheck {
-        HealthCheck::new(self.clone(), self.0.core.settings.response_timeout)
+        HealthCheck { client: self.clone(), timeout: self.0.core.settings.response_timeout }
     }
 
     /// Returns the topology as the client knows it at the moment. No request is sent.

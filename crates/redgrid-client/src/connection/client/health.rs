@@ -14,15 +14,11 @@ use crate::error::ServerError;
 #[must_use = "does nothing until awaited"]
 #[derive(Debug, Clone)]
 pub struct HealthCheck {
-    client: Client,
-    timeout: Duration,
+    pub(in crate::connection) client: Client,
+    pub(in crate::connection) timeout: Duration,
 }
 
 impl HealthCheck {
-    pub(in crate::connection) fn new(client: Client, timeout: Duration) -> Self {
-        HealthCheck { client, timeout }
-    }
-
     /// Sets how long to wait for replies; `response_timeout` of the settings by default.
     ///
     /// With a shorter time, the check completes sooner, but a slow server can be reported as dead.

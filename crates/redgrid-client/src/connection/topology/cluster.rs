@@ -53,9 +53,7 @@ pub(super) fn open(seeds: &[Address], nodes: Nodes) -> Arc<Cluster> {
         tasks: Mutex::default(),
     });
     for seed in seeds {
-        let node = cluster.nodes.open(seed, NodeRole::Any);
-        let known = Known { node, part: NodeRole::Any, until: Instant::MAX, missed_since: None };
-        cluster.map.lock().known.insert(seed.clone(), known);
+        cluster.node(&mut cluster.map.lock(), seed, NodeRole::Any, Instant::MAX);
     }
     cluster.tasks.lock().spawn(Arc::clone(&cluster).watch());
     if cluster.nodes.settings.uses_replicas() {

@@ -265,8 +265,15 @@ impl Watch {
                 self.held_back_for = held_back_for;
                 self.replicated.hold_back();
             }
-            let node = self.replicated.open(&address);
-            self.elected = Some(Elected::new(address, node, report.epoch, by));
+            self.elected = Some(Elected {
+                node: self.replicated.open(&address),
+                address,
+                after: report.epoch,
+                leader: Arc::clone(by),
+                chosen_at: Instant::now(),
+                followed_at: None,
+                is_backed: true,
+            });
         } else if let Some(elected) = &mut self.elected {
             elected.is_backed = report.is_down || has_chosen;
             if has_chosen {
