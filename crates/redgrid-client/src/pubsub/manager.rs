@@ -25,9 +25,12 @@ use crate::sync::Mutex;
 
 /// The subscription manager of a client.
 pub struct SubscriptionManager {
-    pub(super) topology: Arc<dyn Topology>,
-    pub(super) clock: Clock,
-    pub(super) settings: Settings,
+    /// The client's view of the servers.
+    pub topology: Arc<dyn Topology>,
+    /// The clock of the client.
+    pub clock: Clock,
+    /// The settings of the client.
+    pub settings: Settings,
     pub(super) events: Arc<Events>,
     pub(super) state: Mutex<State>,
     /// Subscriptions at all primaries. If both mutexes are needed, this one must be locked first,
@@ -93,35 +96,9 @@ impl State {
 }
 
 impl SubscriptionManager {
-    pub(crate) fn new(
-        topology: Arc<dyn Topology>,
-        clock: Clock,
-        settings: Settings,
-        events: Arc<Events>,
-    ) -> Arc<SubscriptionManager> {
-        Arc::new(SubscriptionManager {
-            topology,
-            clock,
-            settings,
-            events,
-            state: Mutex::default(),
-            all_primaries: Mutex::default(),
-        })
-    }
-
-    /// Returns the client's view of the servers.
-    pub fn topology(&self) -> &dyn Topology {
-        &*self.topology
-    }
-
-    /// Returns the clock of the client.
-    pub fn clock(&self) -> &Clock {
-        &self.clock
-    }
-
-    /// Returns the settings of the client.
-    pub fn settings(&self) -> &Settings {
-        &self.settings
+    pub(crate) fn new(topology: Arc<dyn Topology>, clock: Clock, settings: Settings, events: Arc<Events>) -> Arc<Self> {
+        let (state, all_primaries) = (Mutex::default(), Mutex::default());
+        Arc::new(SubscriptionManager { topology, clock, settings, events, state, all_primaries })
     }
 
     /// Returns an id that no watcher has.

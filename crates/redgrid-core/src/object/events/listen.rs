@@ -192,7 +192,7 @@ impl Listen {
                 let all = [first].into_iter().chain(
                     (!others.is_empty()).then(|| subscriptions.subscribe_buffered_on_primaries(&buffer, others)),
                 );
-                let namespace = subscriptions.settings().namespace.as_str();
+                let namespace = subscriptions.settings.namespace.as_str();
                 let name_prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}:") };
                 (
                     Subscription::Pattern { _subscriptions: all.collect() },

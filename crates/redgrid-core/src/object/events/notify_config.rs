@@ -29,8 +29,8 @@ pub(super) enum EventSource {
 impl EventSource {
     fn nodes(&self, subscriptions: &SubscriptionManager) -> Vec<Arc<dyn Server>> {
         match self {
-            EventSource::Key(key) => vec![subscriptions.topology().primary(key)],
-            EventSource::All => subscriptions.topology().primaries(),
+            EventSource::Key(key) => vec![subscriptions.topology.primary(key)],
+            EventSource::All => subscriptions.topology.primaries(),
         }
     }
 }
@@ -71,11 +71,11 @@ impl NotifyConfig {
                 return Err(refused);
             }
             let Some(source) = failed else { return Ok(()) };
-            let retry_at = subscriptions.clock().now() + subscriptions.settings().retry_delay;
+            let retry_at = subscriptions.clock.now() + subscriptions.settings.retry_delay;
             if is_lasting || retry_at >= until {
                 return Err(unavailable(source));
             }
-            subscriptions.clock().sleep_until(retry_at).await;
+            subscriptions.clock.sleep_until(retry_at).await;
         }
     }
 
