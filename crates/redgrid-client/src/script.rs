@@ -19,26 +19,21 @@ use crate::connection::Request;
 /// The text of a script and its hash.
 pub struct ScriptText {
     name: Cow<'static, str>,
-    /// A text that several scripts share. On first use, it is prepended to the script's own text.
+    /// A text that several scripts share. It precedes the script's own text.
     prelude: &'static str,
     text: Cow<'static, str>,
-    full_text: OnceLock<String>,
-    bytes: OnceLock<Bytes>,
+    /// The prelude and the text, once they are needed.
+    full_text: OnceLock<Bytes>,
     sha: OnceLock<Bytes>,
 }
 
 impl ScriptText {
     pub(crate) const fn new(name: &'static str, text: &'static str) -> Self {
-        ScriptText::with_prelude("", name, text)
+        ScriptText::with_prelude("", Cow::Borrowed(name), Cow::Borrowed(text))
     }
 
-    /// Creates a script that begins with `prelude`.
-    const fn with_prelude(prelude: &'static str, name: &'static str, text: &'static str) -> Self {
-        ScriptText::from_parts(Cow::Borrowed(name), prelude, Cow::Borrowed(text))
-    }
-
-    const fn from_parts(name: Cow<'static, str>, prelude: &'static str, text: Cow<'static, str>) -> Self {
-        ScriptText { name, prelude, text, full_text: OnceLock::new(), bytes: OnceLock::new(), sha: OnceLock::new() }
+    const fn with_prelude(prelude: &'static str, name: Cow<'static, str>, text: Cow<'static, str>) -> Self {
+        ScriptText { name, prelude, text, full_text: OnceLock::new(), sha: OnceLock::new() }
     }
 
     /// Returns the script's name in errors and traces, such as `lock/acquire`.
@@ -48,20 +43,17 @@ impl ScriptText {
 
     /// Returns the script's Lua source, including the prelude.
     pub fn text(&self) -> &str {
-        match self.prelude {
-            "" => &self.text,
-            prelude => self.full_text.get_or_init(|| format!("{prelude}{}", self.text)),
-        }
+        std::str::from_utf8(self.bytes()).unwrap_or_default()
     }
 
     /// Returns the script's Lua source as an argument of a request.
-    pub(crate) fn bytes(&self) -> Bytes {
-        self.bytes.get_or_init(|| Bytes::copy_from_slice(self.text().as_bytes())).clone()
+    pub(crate) fn bytes(&self) -> &Bytes {
+        self.full_text.get_or_init(|| [self.prelude, &*self.text].concat().into())
     }
 
     /// Returns the SHA-1 of the text in lower-case hex. Servers identify the script by it.
     pub fn sha(&self) -> &Bytes {
-        self.sha.get_or_init(|| sha1_smol::Sha1::from(self.text()).digest().to_string().into())
+        self.sha.get_or_init(|| sha1_smol::Sha1::from(self.bytes()).digest().to_string().into())
     }
 }
 
@@ -98,7 +90,7 @@ pub struct OwnedScript(Arc<ScriptText>);
 impl OwnedScript {
     /// Creates a script from its name (for errors) and text.
     pub fn new(name: impl Into<Cow<'static, str>>, text: impl Into<Cow<'static, str>>) -> Self {
-        OwnedScript(Arc::new(ScriptText::from_parts(name.into(), "", text.into())))
+        OwnedScript(Arc::new(ScriptText::with_prelude("", name.into(), text.into())))
     }
 
     /// Returns a call of the script with these keys, which must share a slot. Add arguments to the
@@ -165,7 +157,7 @@ impl BulkScript {
 
     /// Creates a script that begins with `prelude`, a text that several scripts share.
     pub const fn with_prelude(prelude: &'static str, name: &'static str, text: &'static str) -> Self {
-        BulkScript(ScriptText::with_prelude(prelude, name, text))
+        BulkScript(ScriptText::with_prelude(prelude, Cow::Borrowed(name), Cow::Borrowed(text)))
     }
 
     /// Returns a call of the script with these keys. Add arguments to the returned request.

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::{CLOCK_OFFSET, set};
+use super::{CLOCK_OFFSET, Change, emit};
 
 /// The longest exchange from which a clock is measured: 1 s. The error of the measurement is at
 /// most half the duration of the exchange.
@@ -35,7 +35,7 @@ pub(super) fn node_removed(node: &str) {
     *count -= 1;
     if *count == 0 {
         users.remove(node);
-        set(CLOCK_OFFSET, ("node", node), 0.0);
+        emit(CLOCK_OFFSET, ("node", node), Change::To(0.0));
     }
 }
 
@@ -53,7 +53,8 @@ pub(crate) fn clock_offset(node: &dyn Display, server_micros: u64, round_trip: D
         let (node, here) = (node.to_string(), here.saturating_sub(round_trip / 2));
         let users = USERS.lock().unwrap_or_else(PoisonError::into_inner);
         if users.contains_key(&*node) {
-            set(CLOCK_OFFSET, ("node", &node), server_micros as f64 / 1e6 - here.as_secs_f64());
+            let offset = server_micros as f64 / 1e6 - here.as_secs_f64();
+            emit(CLOCK_OFFSET, ("node", &node), Change::To(offset));
         }
     }
 }

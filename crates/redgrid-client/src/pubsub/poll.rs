@@ -152,7 +152,7 @@ impl SubscriptionManager {
     /// Takes at most `limit` polls that are due, and schedules the next poll of each key.
     fn take_due_polls(&self, subscriptions: &NodeSubscriptions, limit: usize) -> Vec<DuePoll> {
         let now = self.clock.now();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let State { channels, node_tasks, .. } = &mut *state;
         let Some(NodeTask { desired: Desired { polls, .. }, .. }) = node_tasks.get_mut(subscriptions.server.id())
         else {
@@ -178,6 +178,6 @@ impl SubscriptionManager {
     }
 
     fn next_poll_at(&self, subscriptions: &NodeSubscriptions) -> Option<Instant> {
-        self.state().node_tasks.get(subscriptions.server.id())?.desired.polls.first().map(|(due, _)| *due)
+        self.state.lock().node_tasks.get(subscriptions.server.id())?.desired.polls.first().map(|(due, _)| *due)
     }
 }

@@ -38,7 +38,7 @@ impl SubscriptionManager {
     /// Moves every channel to the node where it belongs in the current topology.
     pub(crate) fn reassign(self: &Arc<Self>) {
         let now = self.clock.now();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.closed {
             return;
         }

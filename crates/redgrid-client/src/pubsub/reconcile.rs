@@ -72,10 +72,13 @@ pub(super) async fn reconcile(manager: Arc<SubscriptionManager>, subscriptions: 
             }
         }
         if let Some(kind) = kind {
-            let gap_count = manager.gap_count(&subscriptions);
+            let gap_count = match manager.state.lock().node_tasks.get(subscriptions.server.id()) {
+                Some(node_task) => node_task.desired.gap_count,
+                None => 0,
+            };
             match subscriptions.server.subscribe(kind, additions.iter().map(wire_name).collect()).await {
                 Ok(refused) => {
-                    *subscriptions.failures() = Failures::default();
+                    *subscriptions.failures.lock() = Failures::default();
                     match refused.is_empty() {
                         true => manager.mark_active(&subscriptions, kind, &additions, gap_count),
                         false => manager.handle_refusals(&subscriptions, kind, (additions, gap_count), refused),
@@ -111,15 +114,11 @@ fn schedule_resubscription(
 }
 
 impl SubscriptionManager {
-    fn gap_count(&self, subscriptions: &NodeSubscriptions) -> u64 {
-        self.state().desired(subscriptions.server.id()).map_or(0, |desired| desired.gap_count)
-    }
-
     /// Schedules new subscriptions of all channels of a node, or of its channels of one kind.
     pub(super) fn schedule_resubscriptions(&self, subscriptions: &NodeSubscriptions, kind: Option<ChannelKind>) {
         let now = self.clock.now();
         let node = subscriptions.server.id();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let State { channels, node_tasks, .. } = &mut *state;
         let Some(desired) = own_desired(node_tasks, subscriptions) else { return };
         desired.gap_count += 1;
@@ -136,7 +135,7 @@ impl SubscriptionManager {
         let now = self.clock.now();
         let node = subscriptions.server.id();
         {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             let State { channels, node_tasks, .. } = &mut *state;
             let Some(desired) = own_desired(node_tasks, subscriptions) else { return };
             desired.gap_count += 1;
@@ -154,7 +153,7 @@ impl SubscriptionManager {
     /// next denial expires.
     fn retry_denied(&self) -> Instant {
         let now = self.clock.now();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let State { channels, denied, node_tasks, .. } = &mut *state;
         let mut next = Instant::MAX;
         denied.retain(|name, denial| {
@@ -175,7 +174,7 @@ impl SubscriptionManager {
     }
 
     fn diff(&self, subscriptions: &NodeSubscriptions) -> Diff {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let State { channels, node_tasks, draining, .. } = &mut *state;
         let Some(desired) = own_desired(node_tasks, subscriptions) else { return Diff::default() };
         let Desired { to_subscribe, to_subscribe_alone, to_unsubscribe, to_unsubscribe_moved, .. } = desired;
@@ -255,7 +254,7 @@ impl SubscriptionManager {
 
     fn mark_active(&self, subscriptions: &NodeSubscriptions, kind: ChannelKind, chunk: &[Bytes], gap_count: u64) {
         let node = subscriptions.server.id();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let State { channels, node_tasks, .. } = &mut *state;
         if own_desired(node_tasks, subscriptions).is_none() {
             return;
@@ -321,7 +320,7 @@ impl SubscriptionManager {
         let retry_after = if kind == ChannelKind::Sharded { SHARDED_DENIED_RETRY } else { DENIED_RETRY };
         let until = self.clock.now() + retry_after;
         {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             let State { channels, denied, node_tasks, .. } = &mut *state;
             let Some(desired) = own_desired(node_tasks, subscriptions) else { return };
             for (name, why) in &refused {
@@ -359,7 +358,7 @@ impl SubscriptionManager {
     ) {
         let node = subscriptions.server.id();
         {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             let State { channels, node_tasks, .. } = &mut *state;
             let Some(desired) = own_desired(node_tasks, subscriptions) else { return };
             for name in chunk {
@@ -374,7 +373,7 @@ impl SubscriptionManager {
             }
         }
         tracing::debug!(%node, %error, channels = chunk.len(), "subscription failed");
-        subscriptions.failures().add(error, self.clock.now(), self.settings.retry_delay);
+        subscriptions.failures.lock().add(error, self.clock.now(), self.settings.retry_delay);
         // Before the next attempt, wait for a new connection. The gap that a new connection reports
         // (`Push::Gap`) notifies `reconnected`. If the node keeps its connection, the timeout ends
         // the wait.

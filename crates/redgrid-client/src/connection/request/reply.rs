@@ -72,33 +72,21 @@ impl fmt::Display for Reply {
                 Ok(text) if text.len() <= SHOWN_TEXT => write!(f, "{text:?}"),
                 _ => write!(f, "{} bytes", bytes.len()),
             },
-            Reply::Array(elements) => {
-                f.write_str("[")?;
-                listed(f, elements.iter(), |f, element| element.fmt(f))?;
-                f.write_str("]")
-            }
+            Reply::Array(elements) => write!(f, "[{}]", listed(elements.iter().map(Reply::to_string))),
             Reply::Map(pairs) => {
-                f.write_str("{")?;
-                listed(f, pairs.iter(), |f, (key, value)| write!(f, "{key}: {value}"))?;
-                f.write_str("}")
+                write!(f, "{{{}}}", listed(pairs.iter().map(|(key, value)| format!("{key}: {value}"))))
             }
         }
     }
 }
 
-fn listed<T>(
-    f: &mut fmt::Formatter<'_>,
-    elements: impl ExactSizeIterator<Item = T>,
-    show: impl Fn(&mut fmt::Formatter<'_>, T) -> fmt::Result,
-) -> fmt::Result {
-    let more = elements.len().saturating_sub(SHOWN_ELEMENTS);
-    for (nth, element) in elements.take(SHOWN_ELEMENTS).enumerate() {
-        if nth > 0 {
-            f.write_str(", ")?;
-        }
-        show(f, element)?;
+/// Joins the first elements of a list, and the number of the others.
+fn listed(mut elements: impl ExactSizeIterator<Item = String>) -> String {
+    let mut shown: Vec<_> = elements.by_ref().take(SHOWN_ELEMENTS).collect();
+    if elements.len() > 0 {
+        shown.push(format!("and {} more", elements.len()));
     }
-    if more > 0 { write!(f, ", and {more} more") } else { Ok(()) }
+    shown.join(", ")
 }
 
 /// A type to which a [`Reply`] can be converted.

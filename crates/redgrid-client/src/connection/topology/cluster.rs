@@ -53,9 +53,7 @@ pub(super) fn open(seeds: &[Address], nodes: Nodes) -> Arc<Cluster> {
         tasks: Mutex::default(),
     });
     for seed in seeds {
-        let node = cluster.nodes.open(seed, NodeRole::Any);
-        let known = Known { node, part: NodeRole::Any, until: Instant::MAX, missed_since: None };
-        cluster.map.lock().known.insert(seed.clone(), known);
+        cluster.node(&mut cluster.map.lock(), seed, NodeRole::Any, Instant::MAX);
     }
     cluster.tasks.lock().spawn(Arc::clone(&cluster).watch());
     if cluster.nodes.settings.uses_replicas() {
@@ -164,21 +162,16 @@ impl Topology for Cluster {
         self.nodes.sharded.load(Ordering::Relaxed)
     }
 
-    fn at(&self, address: &str) -> Option<Arc<dyn Server>> {
-        let (host, port) = address.rsplit_once(':')?;
-        let address = Address::new(host, port.parse().ok()?);
+    fn at(&self, address: &Address) -> Option<Arc<dyn Server>> {
         let until = self.nodes.clock.now() + NAMED_FOR;
-        Some(self.node(&mut self.map.lock(), &address, NodeRole::Any, until)?)
+        Some(self.node(&mut self.map.lock(), address, NodeRole::Any, until)?)
     }
 
     fn suspect(&self, doubt: TopologyHint) {
-        if let TopologyHint::Moved(slot, address) = &doubt
-            && let Some((host, port)) = address.rsplit_once(':')
-            && let Ok(port) = port.parse()
-        {
+        if let TopologyHint::Moved(slot, address) = &doubt {
             let until = self.nodes.clock.now() + MOVED_FOR;
             let mut map = self.map.lock();
-            if let Some(known) = map.known.get(&Address::new(host, port)) {
+            if let Some(known) = map.known.get(address) {
                 let node = Arc::clone(&known.node);
                 let is_news = map.owner(*slot).is_none_or(|owner| !Arc::ptr_eq(owner, &node));
                 if is_news || map.moved.contains_key(slot) {
@@ -297,9 +290,9 @@ mod tests {
     async fn a_slot_that_was_redirected_is_at_no_node_that_was_closed() {
         let cluster = cluster();
         cluster.apply(&[range(0, 99, 11, &[12])]);
-        assert!(cluster.at("127.0.0.1:12").is_some());
+        assert!(cluster.at(&address(12)).is_some());
         assert!(replicas(&cluster, 11).is_empty(), "it was opened anew as a primary");
-        cluster.suspect(TopologyHint::Moved(5, "127.0.0.1:12".into()));
+        cluster.suspect(TopologyHint::Moved(5, address(12)));
         assert_eq!(owner(&cluster, 5), Some(address(12)));
         // An older map lists node 12 as a replica.
         cluster.apply(&[range(0, 99, 11, &[12])]);

@@ -191,7 +191,7 @@ impl Listen {
                 if !others.is_empty() {
                     of_events.push(subscriptions.subscribe_buffered_on_primaries(&buffer, others));
                 }
-                let namespace = subscriptions.settings().namespace.as_str();
+                let namespace = subscriptions.settings.namespace.as_str();
                 let name_prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}:") };
                 Names::Matching { pattern, prefix, name_prefix }
             }

@@ -58,11 +58,11 @@ impl NotifyConfig {
                 return Err(refused);
             }
             let Some(source) = failed else { return Ok(()) };
-            let retry_at = subscriptions.clock().now() + subscriptions.settings().retry_delay;
+            let retry_at = subscriptions.clock.now() + subscriptions.settings.retry_delay;
             if is_lasting || retry_at >= until {
                 return Err(unavailable(source));
             }
-            subscriptions.clock().sleep_until(retry_at).await;
+            subscriptions.clock.sleep_until(retry_at).await;
         }
     }
 

@@ -137,8 +137,8 @@ impl Stream for Events {
                     let Some(notify_config) = self.notify_config.clone() else { return Poll::Ready(Some(INTERRUPTED)) };
                     // The primary may be a different server now. If the setting of that server is
                     // incomplete, the server publishes nothing until the setting is corrected.
-                    let (subscriptions, now) = (Arc::clone(&self.subscriptions), self.subscriptions.clock().now());
-                    let (until, clock) = (now + subscriptions.settings().patience(), subscriptions.clock().clone());
+                    let (subscriptions, now) = (Arc::clone(&self.subscriptions), self.subscriptions.clock.now());
+                    let (until, clock) = (now + subscriptions.settings.patience(), subscriptions.clock.clone());
                     self.check.running = Some(Box::pin(notify_config.ensure(subscriptions, until)));
                     self.check.delayed_gap = Some(Box::pin(async move { clock.sleep_until(now + GAP_DELAY).await }));
                     return self.poll_next(context);

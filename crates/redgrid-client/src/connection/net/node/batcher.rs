@@ -141,7 +141,7 @@ impl Node {
             Err(ServerError::Refused { message, .. }) if Code::of(&message) == Code::NoScript => {
                 // The retry is boxed because it is rare: unboxed, it would enlarge the future of
                 // every sender.
-                Box::pin(link.send(command("EVAL", body.bytes())?)).await
+                Box::pin(link.send(command("EVAL", body.bytes().clone())?)).await
             }
             answer => answer,
         }

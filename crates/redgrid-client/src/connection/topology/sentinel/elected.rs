@@ -39,11 +39,6 @@ pub(super) struct Elected {
 }
 
 impl Elected {
-    pub(super) fn new(address: Address, node: Arc<Node>, after: u64, leader: &Arc<Node>) -> Elected {
-        let (leader, chosen_at) = (Arc::clone(leader), Instant::now());
-        Elected { address, node, after, leader, chosen_at, followed_at: None, is_backed: true }
-    }
-
     /// Returns whether this replica must be given up before the client has used it as the primary.
     ///
     /// The replica is given up if another replica is now chosen. If no replica is chosen now, this
