@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use redgrid_client::internal::ServiceStats;
+use redgrid_client::ClientStats;
 
 use super::cleanup::{BULK, DeferredRelease};
 use super::error::{AcquireFailure, LostReason};
@@ -14,11 +14,11 @@ use crate::unpolled::BackgroundTask;
 impl Table {
     /// Returns the numbers of locks that are held or waited for, of server leases that are renewed
     /// or verified, and of waiting requests.
-    pub(crate) fn stats(&self) -> ServiceStats {
+    pub(crate) fn stats(&self) -> ClientStats {
         let state = self.state();
         let waiters = state.locks.values().flat_map(|lock| &lock.queue);
         let waiting = waiters.filter(|waiter| !waiter.answer.is_closed()).count();
-        ServiceStats { names: state.locks.len(), holds: state.schedule.len(), waiting }
+        ClientStats { names: state.locks.len(), holds: state.schedule.len(), waiting, ..ClientStats::default() }
     }
 
     /// Returns the names of the locks with a server lease: those that are held, and those whose

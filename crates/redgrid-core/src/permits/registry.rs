@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use redgrid_client::internal::{Core, ServiceStats, is_same};
-use redgrid_client::{Client, Server};
+use redgrid_client::internal::{Core, is_same};
+use redgrid_client::{Client, ClientStats, Server};
 
 use super::exchange::{SemaphoreId, SemaphoreKeys};
 use super::local_semaphore::{DriverHandoff, LocalSemaphore};
@@ -124,8 +124,8 @@ impl SemaphoreRegistry {
     }
 
     /// Counts semaphores, held permits and waiting requests, for tests and diagnosis.
-    pub(crate) fn stats(&self) -> ServiceStats {
-        let mut stats = ServiceStats::default();
+    pub(crate) fn stats(&self) -> ClientStats {
+        let mut stats = ClientStats::default();
         for semaphore in self.semaphores() {
             let state = semaphore.state();
             stats.names += 1;
