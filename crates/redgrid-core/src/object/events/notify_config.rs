@@ -40,8 +40,8 @@ impl NotifyConfig {
     ) -> Result<(), ListenError> {
         loop {
             let nodes = match &self.key {
-                Some(key) => vec![subscriptions.topology().primary(key)],
-                None => subscriptions.topology().primaries(),
+                Some(key) => vec![subscriptions.topology.primary(key)],
+                None => subscriptions.topology.primaries(),
             };
             let mut failed = nodes.is_empty().then(|| ServerError::not_sent("no server is known"));
             let mut refused = None;
