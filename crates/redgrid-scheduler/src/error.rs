@@ -117,7 +117,7 @@ pub enum StoredError {
     /// The text is not a schedule of the format that it names.
     #[error("cannot read the stored schedule: {reason}")]
     Unreadable {
-        /// What was found, and what was expected.
+        /// The text that was found, and the expected one.
         reason: String,
     },
     /// It is a cron pattern, and this program is built without the feature `cron`.

@@ -1,8 +1,8 @@
-//! What happens with missed due times, and with due times while a job still runs.
+//! Rules for missed due times, and for due times at which a job still runs.
 
 use std::time::Duration;
 
-/// What happens with due times that have passed without a run, for example because no worker was
+/// The rule for due times that have passed without a run, for example because no worker was
 /// there.
 ///
 /// A due time is missed if the following one has also passed, or if it is more than a minute ago.
@@ -42,7 +42,7 @@ pub enum Missed {
     IfWithin(Duration),
 }
 
-/// What happens at a due time while the job of an earlier one has not ended.
+/// The rule for a due time at which the job of an earlier one has not ended.
 ///
 /// ```
 /// use redgrid_scheduler::Overlap;

@@ -35,9 +35,9 @@ const MOST_MISSED: u32 = 1_000;
 pub struct Spec {
     /// When the schedule is due.
     pub when: When,
-    /// What happens with due times that have passed without a run. Default: [`Missed::Once`].
+    /// The rule for due times that have passed without a run. Default: [`Missed::Once`].
     pub missed: Missed,
-    /// What happens while an earlier job still runs. Default: [`Overlap::Skip`].
+    /// The rule for due times at which an earlier job still runs. Default: [`Overlap::Skip`].
     pub overlap: Overlap,
     /// How much later than its due time a run begins at most, to spread load. Default: zero.
     pub jitter: Duration,

@@ -1,4 +1,4 @@
-//! What is to be done at a due time: which one runs, and which one follows.
+//! The step at a due time: which due time runs, and which one follows.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,7 +13,7 @@ const ON_TIME: i64 = 60_000;
 /// Counting due times of a pattern takes about a microsecond each.
 const MOST_COUNTED: usize = 10_000;
 
-/// What is to be done with a schedule that is due: the result of [`Spec::step`].
+/// The step of a schedule that is due: the result of [`Spec::step`].
 ///
 /// ```
 /// use std::time::{Duration, UNIX_EPOCH};
@@ -31,13 +31,13 @@ const MOST_COUNTED: usize = 10_000;
 pub struct Step {
     /// The due time that runs now; `None` if all that have passed are skipped.
     pub runs: Option<SystemTime>,
-    /// What follows.
+    /// The next due time, or the end of the schedule.
     pub next: Next,
     /// The number of due times that are skipped. At most 10,000 of a cron pattern are counted.
     pub skipped: u64,
 }
 
-/// What follows after a [`Step`].
+/// The part of a schedule that follows after a [`Step`].
 ///
 /// ```
 /// use std::time::{Duration, UNIX_EPOCH};
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
     use crate::{AfterEach, Every, Once};
 
-    /// What a step does, in seconds: which due time runs, what follows, how many are skipped.
+    /// The effect of a step, in seconds: which due time runs, what follows, how many are skipped.
     type Outcome = (Option<i64>, Option<i64>, u64);
 
     const MINUTE: i64 = 60;

@@ -138,7 +138,7 @@ impl Spec {
     /// Reads a text that [`Spec::to_stored`] has written, of this or of another version of the
     /// crate.
     ///
-    /// Fields that are not known are ignored. What a newer program has written in a newer format is
+    /// Unknown fields are ignored. A schedule that a newer program has written in a newer format is
     /// refused, so that it is not run at wrong times.
     ///
     /// # Errors

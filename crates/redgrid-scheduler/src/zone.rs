@@ -16,7 +16,7 @@ pub(crate) struct Zone {
 /// A time in which the clock of a zone neither jumps forward nor back. All times are in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Period {
-    /// What the clock shows is UTC and this.
+    /// The offset: local time minus UTC.
     pub(crate) offset: i64,
     /// The beginning, and the offset before it. `None` for the first period of a zone.
     pub(crate) begin: Option<(i64, i64)>,
