@@ -36,7 +36,7 @@ impl Participants {
 
     /// Removes and returns all leave requests. The caller must send them: a participant that is
     /// dropped later sends no leave request.
-    pub(crate) fn take_leave_requests(&mut self) -> impl Iterator<Item = Request> {
+    pub(crate) fn take_leave_requests(&mut self) -> impl Iterator<Item = Request> + use<> {
         std::mem::take(&mut self.leave_requests).into_values()
     }
 }

@@ -53,7 +53,8 @@ impl Driver {
         for left in service.close() {
             tasks.spawn(left);
         }
-        core.participants.lock().take_leave_requests().for_each(|leave_request| core.run_detached(leave_request));
+        let leave_requests = core.participants.lock().take_leave_requests();
+        leave_requests.for_each(|leave_request| core.run_detached(leave_request));
         let drained = async {
             loop {
                 tokio::select! {
