@@ -146,7 +146,7 @@ impl Table {
     ///
     /// Returns the time at which the answered transmission was sent; if none was answered, that of
     /// the last transmission. If there are several releases, returns the earliest of their times.
-    pub(super) async fn release_unclaimed(&self, what: &DeferredRelease) -> Instant {
+    async fn release_unclaimed(&self, what: &DeferredRelease) -> Instant {
         let (protocol, mut sent) = (what.protocol, Instant::MAX);
         let fields: Vec<_> = what.claims.iter().map(|(_, id)| self.core.field(*id)).collect();
         let each = what.claims.iter().zip(&fields);

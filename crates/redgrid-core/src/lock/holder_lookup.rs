@@ -25,8 +25,9 @@ const SHARED: Duration = Duration::from_millis(100);
 /// each reader.
 const MAX_FIELDS: i64 = 4;
 
-/// A lookup of the holder of one lock, shared by the acquires of this client. Its result is the id
-/// of the client that holds the lock, or `None` if that is not known.
+/// A lookup of the holder of one lock, shared by the acquires of this client. A background task
+/// polls it, too. Its result is the id of the client that holds the lock, or `None` if that is not
+/// known.
 pub(super) type HolderRead = Shared<BoxFuture<'static, Option<Arc<str>>>>;
 
 impl PendingAcquire {
@@ -60,7 +61,11 @@ impl PendingAcquire {
         }
         let (core, is_allowed) = (Arc::clone(&table.core), Arc::clone(&table.reads_holders));
         let lookup = read_holder(core, is_allowed, key.clone()).boxed().shared();
-        state.holder_lookups.insert(key.clone(), (now, lookup.clone()));
+        let replaced = state.holder_lookups.insert(key.clone(), (now, lookup.clone()));
+        drop(state);
+        drop(replaced);
+        // The task ends the lookup even if no caller polls it.
+        table.core.spawn_background(lookup.clone().map(drop).boxed());
         Some(lookup)
     }
 }
@@ -70,7 +75,11 @@ async fn read_holder(core: Arc<Core>, is_allowed: Arc<AtomicBool>, key: Bytes) -
     let request = Request::command("HRANDFIELD").key(key).int(MAX_FIELDS).idempotent();
     let limit = core.clock.now() + core.settings.response_timeout;
     // The lock has no known holder if it cannot be read. The acquire itself reports failures.
-    match once(&*core.topology, request, limit).await.result {
+    let outcome = tokio::select! {
+        outcome = once(&*core.topology, request, limit) => outcome,
+        () = core.life.closing() => return None,
+    };
+    match outcome.result {
         Ok(reply) => Vec::<Bytes>::from_reply(reply).ok()?.iter().find_map(|field| client_of(field)),
         Err(error) => {
             if error.code() == Some(Code::NoPermission) {

@@ -1,12 +1,15 @@
 //! Releases all holds when the client shuts down.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use redgrid_client::ClientStats;
+use redgrid_client::internal::RetryPolicy;
 
-use super::cleanup::{BULK, DeferredRelease};
+use super::cleanup::BULK;
 use super::error::{AcquireFailure, LostReason};
-use super::hold::Hold;
+use super::hold::{Hold, ServerLease};
+use super::release::ReleaseMode;
 use super::table::Table;
 use crate::clock::Instant;
 use crate::unpolled::BackgroundTask;
@@ -87,18 +90,36 @@ impl Table {
                 table.release(&server_lease, keep_until, false).await;
             }));
         }
-        let patience = self.core.settings.patience();
-        for group in self.grouped(plain.into_iter().map(|(server_lease, _)| server_lease).collect()) {
+        let mut plain: Vec<_> = plain.into_iter().map(|(server_lease, _)| server_lease).collect();
+        let place = |server_lease: &Arc<ServerLease>| {
+            (server_lease.protocol.name(), self.core.topology.slot(&server_lease.keys.key))
+        };
+        plain.sort_by_key(place);
+        let together = |a: &Arc<ServerLease>, b: &Arc<ServerLease>| place(a) == place(b);
+        for group in plain.chunk_by(together) {
             for part in group.chunks(BULK) {
-                let claims = part.iter().map(|server_lease| (Arc::clone(&server_lease.keys), server_lease.id));
-                let what = DeferredRelease::of_all(part[0].protocol, claims.collect(), patience, None);
-                let table = Arc::clone(self);
-                work.push(Box::pin(async move {
-                    table.release_unclaimed(&what).await;
-                }));
+                let (table, part) = (Arc::clone(self), part.to_vec());
+                work.push(Box::pin(async move { table.release_many(&part).await }));
             }
         }
         work
+    }
+
+    async fn release_many(&self, server_leases: &[Arc<ServerLease>]) {
+        let Some(first) = server_leases.first() else { return };
+        let fields: Vec<_> = server_leases.iter().map(|server_lease| self.core.field(server_lease.id)).collect();
+        let each = server_leases.iter().zip(&fields);
+        let claims: Vec<_> = each.map(|(server_lease, field)| server_lease.claim(field, Duration::ZERO)).collect();
+        let request = first.protocol.release_many(&claims);
+        let until = self.now() + self.core.settings.patience();
+        let outcome = self.core.give_back(request, until, RetryPolicy::Together).await;
+        if outcome.result.is_err() && server_leases.len() > 1 {
+            // The server may have rejected the whole request because of one invalid key or a slot
+            // migration: release the locks one by one.
+            for server_lease in server_leases {
+                self.send_release(server_lease, ReleaseMode::Release, until).await;
+            }
+        }
     }
 }
 

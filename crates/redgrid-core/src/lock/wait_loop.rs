@@ -220,7 +220,8 @@ impl Table {
         wait_loop.watch(&self.core.subscriptions);
         self.evict_expired_holders(wait_loop).await;
         loop {
-            let message_count = self.message_count(&wait_loop.key);
+            let is_yielding = wait_loop.yield_plan.is_some();
+            let message_count = if is_yielding { self.message_count(&wait_loop.key) } else { None };
             if wait_loop.yield_plan.as_mut().is_some_and(|plan| plan.is_over(message_count)) {
                 // Every other waiting process has had the lock.
                 if let Some((listeners, missing)) = wait_loop.end_yield(message_count) {
