@@ -14,7 +14,7 @@ pub(crate) async fn allow_reader(server: &RedisServer) {
     let lines = page.lines().filter_map(|line| line.strip_prefix("ACL SETUSER reader "));
     // Redis 6.2 has no sharded channels.
     let has_shards = server.binary().version().major >= 7;
-    let is_known = |rule: &&str| has_shards || !["+ssubscribe", "+sunsubscribe", "+pubsub|shardnumsub"].contains(rule);
+    let is_known = |rule: &&str| has_shards || !["+ssubscribe", "+sunsubscribe"].contains(rule);
     let rules = lines.flat_map(str::split_whitespace).filter(|rule| *rule != ">SECRET").filter(is_known);
     let rules: Vec<&str> = rules.chain([">secret"]).collect();
     server.set_user("reader", &rules).await.expect("an answer");
