@@ -18,8 +18,8 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Held by each test while it runs. Whether a span is wanted is remembered for the whole process, so
-/// a test whose subscriber is not set yet would hide spans from the other tests.
+/// Held by each test while it runs. Whether a span is wanted is remembered for the whole process,
+/// so a test whose subscriber is not set yet would hide spans from the other tests.
 static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 type Fields = BTreeMap<String, String>;

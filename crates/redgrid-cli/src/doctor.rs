@@ -39,8 +39,8 @@ pub(crate) struct DoctorOptions {
     /// Write nothing: leave out the check of the permissions inside scripts
     #[arg(long)]
     read_only: bool,
-    /// Check only what a user with the published permissions of a reader may read: versions, replicas, clocks, and
-    /// servers that are not reached
+    /// Check only what a user with the published permissions of a reader may read: versions,
+    /// replicas, clocks, and servers that are not reached
     #[arg(long)]
     for_reader: bool,
     #[command(flatten)]

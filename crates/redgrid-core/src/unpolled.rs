@@ -273,8 +273,8 @@ impl InlineTask {
     }
 }
 
-/// A future for a result that a task or an [`InlineTask`] sends. While the work is in place, polling
-/// this future also polls the work.
+/// A future for a result that a task or an [`InlineTask`] sends. While the work is in place,
+/// polling this future also polls the work.
 ///
 /// If the future is dropped, a task of the client continues the work. The output is `None` if the
 /// work ends without a result.

@@ -1,8 +1,8 @@
 //! The times at which a pattern is due in a zone.
 //!
 //! The clock of a zone runs evenly in each of its periods. In a period, the matching times are
-//! those that the clock shows. At the beginning of a period, where the clock has jumped, the rule of
-//! Vixie cron holds instead. It concerns fixed patterns and jumps of less than three hours:
+//! those that the clock shows. At the beginning of a period, where the clock has jumped, the rule
+//! of Vixie cron holds instead. It concerns fixed patterns and jumps of less than three hours:
 //!
 //! - If the clock has jumped forward, times that it has skipped are due at the beginning.
 //! - If the clock has jumped back, times that it shows again are not due again.

@@ -220,10 +220,10 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] names the variable, and what was expected; its text must be UTF-8. An unknown
-    /// variable with the prefix `REDGRID_` is an error if its name resembles a setting of redgrid,
-    /// or is a setting of another library. Otherwise it causes a warning, because other software,
-    /// such as Kubernetes, can set variables with this prefix.
+    /// [`ConfigError`] names the variable, and what was expected; its text must be UTF-8. An
+    /// unknown variable with the prefix `REDGRID_` is an error if its name resembles a setting of
+    /// redgrid, or is a setting of another library. Otherwise it causes a warning, because other
+    /// software, such as Kubernetes, can set variables with this prefix.
     pub fn from_env() -> Result<Self, ConfigError> {
         // No setting has a name that is not UTF-8.
         Config::from_variables(std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value))))

@@ -14,8 +14,8 @@ pub(super) struct Setting {
     /// The title of the section of the reference that has the setting.
     pub(super) group: &'static str,
     pub(super) form: Form,
-    /// The default value as text. It is empty if there is none, or if it is off, 0 or the first word
-    /// of a choice.
+    /// The default value as text. It is empty if there is none, or if it is off, 0 or the first
+    /// word of a choice.
     pub(super) default: &'static str,
     /// A description, with the effects of larger and smaller values.
     pub(super) about: &'static str,

@@ -158,7 +158,8 @@ impl Core {
         self.open_stream_in(channels, ChannelScope::Slot, capacity).await
     }
 
-    /// Subscribes to channels, each given by its internal name and the key that determines its node.
+    /// Subscribes to channels, each given by its internal name and the key that determines its
+    /// node.
     ///
     /// # Errors
     ///

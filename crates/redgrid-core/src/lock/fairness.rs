@@ -4,9 +4,9 @@
 //! The release reports the number n of subscribers that its message reached, normally including
 //! this process. Each of the other waiting processes then acquires the lock and releases it, and
 //! each of these releases publishes one message. The first of the n messages is from this process.
-//! So after n messages, every waiting process has had the lock once. A yield ends early only after a
-//! quiet period, in which no message arrives. A limit on the total time of a yield would break the
-//! order in which the processes get the lock.
+//! So after n messages, every waiting process has had the lock once. A yield ends early only after
+//! a quiet period, in which no message arrives. A limit on the total time of a yield would break
+//! the order in which the processes get the lock.
 
 #[cfg(test)]
 mod tests;

@@ -123,7 +123,8 @@ pub mod fleet {
 
     metrics! {
         /// The metrics of the console (`redgrid console --metrics`), which it reads from the
-        /// servers. The values of the labels `queue` and `semaphore` are names that the operator lists.
+        /// servers. The values of the labels `queue` and `semaphore` are names that the operator
+        /// lists.
         FLEET_METRICS of pub constants;
         NODE_UP Gauge "redgrid_fleet_node_up" ["node", "role"] ["primary", "replica"]
             "1 if the node answers the console, otherwise 0";

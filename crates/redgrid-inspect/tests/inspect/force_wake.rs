@@ -87,8 +87,8 @@ async fn a_lock_without_a_queue_costs_one_request_to_wake_the_next_waiter() {
     let count = Arc::new(AtomicU64::new(0));
     let seen = Arc::clone(&count);
     proxy.on_request(move |request| {
-        // The script has four keys; the scripts that only read a queue have fewer. A server that does
-        // not know it gets an EVAL, too.
+        // The script has four keys; the scripts that only read a queue have fewer. A server that
+        // does not know it gets an EVAL, too.
         let is_wake = request[0] == "EVALSHA" && request[2] == "4" && request.iter().any(|key| key == ALIVE);
         seen.fetch_add(u64::from(is_wake), Ordering::Relaxed);
         Action::Forward

@@ -7,8 +7,8 @@
 -- ARGV[3]  words: the objects that stay as they are. `multimaps`: those that may be multimaps;
 --          absent if the client knows that none of them is one. `locks`: held locks
 -- ARGV[4]  milliseconds, except for PERSIST
--- Returns  for each row 1 if anything was changed, or 0; -3 if it may be a multimap, and -4 if it is
---          a held lock, which was not changed
+-- Returns  for each row 1 if anything was changed, or 0; -3 if it may be a multimap, and -4 if it
+--          is a held lock, which was not changed
 --
 -- Work: O(keys), writes the existing keys. Sent twice, it does the same, but the second copy of a
 -- PEXPIRE sets a later end.

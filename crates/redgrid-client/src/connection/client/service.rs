@@ -48,8 +48,8 @@ pub trait Service: Any + Send + Sync {
     /// Returns the names that are held, without waiting for a mutex.
     fn held_names(&self) -> Vec<String>;
 
-    /// Returns the numbers of names, holds and waiting requests, for tests and diagnosis. The client
-    /// fills in the number of channels.
+    /// Returns the numbers of names, holds and waiting requests, for tests and diagnosis. The
+    /// client fills in the number of channels.
     fn stats(&self) -> ClientStats;
 }
 

@@ -178,9 +178,9 @@ impl Subscriber {
             ChannelKind::Patterns => "punsubscribe",
             ChannelKind::Sharded => return self.link.leave_sharded(channels).await,
         };
-        // An error is ignored, because no subscription stays behind. If the connection was lost, its
-        // subscriptions have ended with it. A late answer means that the command was sent, or is
-        // still in the queue of the connection. That queue is never full: one task for each node
+        // An error is ignored, because no subscription stays behind. If the connection was lost,
+        // its subscriptions have ended with it. A late answer means that the command was sent, or
+        // is still in the queue of the connection. That queue is never full: one task for each node
         // subscribes and unsubscribes, and waits for the answers to some hundred commands at most.
         // There is one exception: for a user without the permission to unsubscribe, the
         // subscription lasts until the connection ends, and its messages are ignored.

@@ -146,7 +146,8 @@ impl Batch<'_> {
         let mut answers = Vec::with_capacity(those.len());
         for at in those {
             if core.clock.now() >= until {
-                // The deadline has passed: do not send the request again, and keep its known outcome.
+                // The deadline has passed: do not send the request again, and keep its known
+                // outcome.
                 continue;
             }
             let progress = Progress::default();

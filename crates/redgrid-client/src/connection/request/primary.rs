@@ -115,8 +115,8 @@ impl Core {
     /// primary, or `until` has passed.
     ///
     /// A refused login or the beginning of a shutdown ends the attempts at once. An error from
-    /// [`Server::refusal`] also ends the attempts, provided that every transmission was answered and
-    /// the request uses no dedicated connection.
+    /// [`Server::refusal`] also ends the attempts, provided that every transmission was answered
+    /// and the request uses no dedicated connection.
     async fn send_to(&self, server: &Arc<dyn Server>, request: Request, until: Instant) -> Result<Reply, ServerError> {
         let request = Arc::new(request);
         // Number of transmissions without a reply. Each may have been executed, whatever the reply

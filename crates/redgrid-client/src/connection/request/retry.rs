@@ -180,9 +180,9 @@ impl Exchange<'_> {
     /// Waits until the next transmission may be sent, at most until the end of the request.
     ///
     /// If `server` is the primary of the key (`at_home`), waits for its connection. If the primary
-    /// is connected now, or if `server` is not the primary, the retry delay passes first. A topology
-    /// change or the end of the client ends the wait at once. If the request heeds refusals, a
-    /// refusal of this client by the server ends the wait, too.
+    /// is connected now, or if `server` is not the primary, the retry delay passes first. A
+    /// topology change or the end of the client ends the wait at once. If the request heeds
+    /// refusals, a refusal of this client by the server ends the wait, too.
     async fn wait(&self, server: &Arc<dyn Server>, at_home: bool) {
         let core = self.core;
         let mut changes = core.topology.changes();
@@ -195,9 +195,9 @@ impl Exchange<'_> {
             if is_up || !at_home {
                 tokio::time::sleep(jittered(core.settings.retry_delay)).await;
             }
-            // A request that was redirected to this node, or is a read, need not wait for a connection
-            // of this node: the next transmission chooses its node anew. If the node was closed
-            // permanently, no connection follows, so another event has to end the wait.
+            // A request that was redirected to this node, or is a read, need not wait for a
+            // connection of this node: the next transmission chooses its node anew. If the node was
+            // closed permanently, no connection follows, so another event has to end the wait.
             if at_home && epoch.wait_for(Option::is_some).await.is_err() {
                 std::future::pending::<()>().await;
             }

@@ -23,8 +23,8 @@ struct Outstanding {
     /// The later of two times: when the first outstanding request was sent, and when the server
     /// last sent or accepted data.
     since: Instant,
-    /// Time of the last request or partial transfer, even if that request was cancelled. `None` if a
-    /// complete frame has been received since.
+    /// Time of the last request or partial transfer, even if that request was cancelled. `None` if
+    /// a complete frame has been received since.
     unanswered_since: Option<Instant>,
     /// Whether a request was sent since the watcher last checked.
     sent_since_check: bool,
