@@ -8,13 +8,16 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use opentelemetry::Context;
 use opentelemetry::propagation::TextMapPropagator;
 use opentelemetry::trace::{FutureExt, Link, Span, SpanKind, TraceContextExt, Tracer, TracerProvider};
+use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use redgrid::Grid;
 use redgrid::reliable_queue::{TraceContext, TracePropagator};
+
+/// The name of the queue.
+const MAILS: &str = "redgrid-example:mails";
 
 /// Reads the context of the current span.
 struct CurrentSpan;
@@ -35,16 +38,26 @@ fn link_to(context: &TraceContext) -> Link {
     Link::with_context(producer.span().span_context().clone())
 }
 
+/// Returns the attributes of a span of the queue, by OpenTelemetry's conventions for messages.
+fn attributes(operation: &'static str) -> [KeyValue; 3] {
+    [
+        KeyValue::new("messaging.system", "redgrid"),
+        KeyValue::new("messaging.destination.name", MAILS),
+        KeyValue::new("messaging.operation.type", operation),
+    ]
+}
+
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let provider = SdkTracerProvider::builder().build();
     let tracer = provider.tracer("shop");
     let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
     let grid = Grid::connect(&*url).await?;
-    let mails = grid.reliable_queue::<String>("redgrid-example:mails").trace_with(CurrentSpan);
+    let mails = grid.reliable_queue::<String>(MAILS).trace_with(CurrentSpan);
 
-    // The producer. Its names are those of OpenTelemetry's conventions for messages.
-    let span = tracer.span_builder("send mails").with_kind(SpanKind::Producer).start(&tracer);
+    // The producer. Its names are those of the same conventions.
+    let span = tracer.span_builder("send mails").with_kind(SpanKind::Producer).with_attributes(attributes("send"));
+    let span = span.start(&tracer);
     let trace = span.span_context().trace_id();
     async { mails.push("welcome ada").await }.with_context(Context::current_with_span(span)).await?;
 
@@ -52,7 +65,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let delivery = mails.receive().await?;
     let links: Vec<Link> = delivery.trace_context().iter().map(link_to).collect();
     let is_linked = links.iter().any(|link| link.span_context.trace_id() == trace);
-    let mut span = tracer.span_builder("process mails").with_kind(SpanKind::Consumer).with_links(links).start(&tracer);
+    let span = tracer.span_builder("process mails").with_kind(SpanKind::Consumer).with_links(links);
+    let mut span = span.with_attributes(attributes("process")).start(&tracer);
     println!("{}: linked to its producer: {is_linked}", delivery.value()?);
     delivery.ack().await?;
     span.end();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use redgrid_atomic_long::{AdderError, Client, LongAdder};
 use redgrid_core::Failure;
 use redgrid_testkit::{Action, Fault, Observer, Proxy, wait_until};
-use redgrid_tests::{SOON, client, client_with, server};
+use redgrid_tests::{SOON, client, client_with, is_script, server, sha};
 
 use super::adders::{adders, keys};
 
@@ -14,11 +14,6 @@ use super::adders::{adders, keys};
 async fn through(proxy: &Proxy, server: &redgrid_testkit::RedisServer) -> Client {
     let quick = |config: redgrid_core::Config| config.response_timeout(Duration::from_millis(300));
     client_with(&server.url_via(proxy.addr()), quick).await
-}
-
-fn is_script(request: &[bytes::Bytes], text: &str) -> bool {
-    let sha = redgrid_tests::sha(text);
-    request.first().is_some_and(|name| name.eq_ignore_ascii_case(b"EVALSHA")) && request[1] == sha.as_bytes()
 }
 
 macro_rules! lua {
@@ -33,10 +28,10 @@ fn answer() -> String {
 
 /// Applies the action to the next call of the script.
 fn next_call(proxy: &Proxy, script: &str, action: Action) {
-    let (script, done) = (script.to_owned(), AtomicBool::new(false));
-    proxy.on_request(move |request| match is_script(request, &script) && !done.swap(true, Ordering::Relaxed) {
-        true => action,
-        false => Action::Forward,
+    let (hash, done) = (sha(script), AtomicBool::new(false));
+    proxy.on_request(move |request| {
+        let is_it = is_script(&request[0]) && request[1] == hash;
+        if is_it && !done.swap(true, Ordering::Relaxed) { action } else { Action::Forward }
     });
 }
 

@@ -5,20 +5,14 @@ use std::io::{Read, Write};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
 use redgrid_atomic_long::{AtomicDouble, AtomicError, AtomicLong};
 use redgrid_core::Failure;
 use redgrid_testkit::{Action, Fault, Proxy, RedisServer, wait_until};
-use redgrid_tests::{SOON, client, client_with, server};
+use redgrid_tests::{SOON, client, client_with, is_script, server};
 
 use crate::atomic_crowds::count;
-
-/// Whether a request is a script for a number.
-fn is_script(request: &[Bytes]) -> bool {
-    request[0].starts_with(b"EVAL")
-}
 
 /// Makes the server cache the update script, so that its text is not sent.
 async fn load_script(server: &RedisServer) {
@@ -74,7 +68,7 @@ async fn an_unanswered_update_lets_the_next_one_continue() {
     let quick = |config: redgrid_atomic_long::Config| config.response_timeout(Duration::from_millis(150)).retries(99);
     let n = AtomicLong::new(&client_with(&server.url_via(proxy.addr()), quick).await, "n");
     load_script(&server).await;
-    proxy.on_request(|request| match is_script(request) {
+    proxy.on_request(|request| match is_script(&request[0]) {
         true => Action::SwallowReply,
         false => Action::Forward,
     });
@@ -93,7 +87,7 @@ async fn a_dropped_update_lets_the_next_one_continue() {
     observer.cmd(&["SET", "n", "3"]).await.unwrap();
     let n = AtomicLong::new(&client_with(&server.url_via(proxy.addr()), |config| config).await, "n");
     load_script(&server).await;
-    proxy.on_request(|request| match is_script(request) {
+    proxy.on_request(|request| match is_script(&request[0]) {
         true => Action::Hold,
         false => Action::Forward,
     });

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redgrid_barrier::{DoubleBarrier, Notify, Phaser};
 use redgrid_core::object::Lifetime;
-use redgrid_locks::FairLock;
+use redgrid_locks::{FairLock, Lock, NextWaiter};
 use redgrid_permit_expirable_semaphore::PermitExpirableSemaphore;
 use redgrid_tests::{SOON, client, client_with, server};
 
@@ -60,7 +60,11 @@ async fn a_full_server_does_not_keep_a_waiter_from_being_woken() {
     observer.cmd(&["ZADD", "redgrid_fair:{fair}", "1000", position]).await.unwrap();
     let fair = FairLock::new(&client, "fair");
     // The server knows the script after this.
-    assert!(!FairLock::new(&client, "warm").wake_next().await.unwrap());
+    assert_eq!(FairLock::new(&client, "warm").wake_next().await.unwrap(), NextWaiter::Absent);
     server.set_config("maxmemory", "1").await.unwrap();
-    assert!(fair.wake_next().await.unwrap());
+    assert_eq!(fair.wake_next().await.unwrap(), NextWaiter::Notified);
+    server.set_config("maxmemory", "0").await.unwrap();
+    let held = Lock::new(&client, "fair").acquire().await.unwrap();
+    assert_eq!(fair.wake_next().await.unwrap(), NextWaiter::LockHeld);
+    held.release().await.unwrap();
 }

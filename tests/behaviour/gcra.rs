@@ -10,7 +10,7 @@ use redgrid_core::Failure;
 use redgrid_rate_limiter::{Config, GcraLimiter, LimitError, Quota};
 use redgrid_testkit::{Action, Fault, Monitor, Proxy, SeenCommand, wait_until};
 use redgrid_tests::stopwatch::Stopwatch;
-use redgrid_tests::{SOON, client, client_with, server};
+use redgrid_tests::{SOON, client, client_with, is_script, server};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -210,7 +210,7 @@ async fn a_waiter_learns_of_a_reset_and_leaves_nothing() {
 
 /// Returns the number of requests for the limiter.
 fn asked(seen: &[SeenCommand]) -> usize {
-    seen.iter().filter(|command| command.name == "EVALSHA" || command.name == "EVAL").count()
+    seen.iter().filter(|command| is_script(&command.name)).count()
 }
 
 #[tokio::test(flavor = "multi_thread")]

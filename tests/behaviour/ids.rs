@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use redgrid_core::Failure;
 use redgrid_id_generator::{Client, Config, IdError, IdGenerator, TimeOrderedId};
 use redgrid_testkit::{Action, Fault, Proxy, RedisServer, wait_until};
-use redgrid_tests::{SOON, client, client_with, server};
+use redgrid_tests::{SOON, client, client_with, is_script, server};
 
 /// The smallest number that a double cannot distinguish from the next one.
 const FINE: i64 = (1 << 53) + 1;
@@ -31,7 +31,7 @@ async fn counted(server: &RedisServer, name: &'static str) -> (Client, Proxy, Ar
     let asked = Arc::new(AtomicU64::new(0));
     let seen = Arc::clone(&asked);
     proxy.on_request(move |request| {
-        let about_it = request.len() > 3 && request[0].starts_with(b"EVAL") && request[3] == name;
+        let about_it = request.len() > 3 && is_script(&request[0]) && request[3] == name;
         seen.fetch_add(about_it.into(), Ordering::Relaxed);
         Action::Forward
     });

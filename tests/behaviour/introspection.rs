@@ -13,7 +13,7 @@ use redgrid_locks::{AcquireError, Lock, RwLock};
 use redgrid_semaphore::Semaphore;
 use redgrid_testkit::redis::{self, aio::PubSub};
 use redgrid_testkit::{Action, Observer, Proxy, RedisServer, wait_until};
-use redgrid_tests::{SOON, client, client_with, listening, published_rules, server};
+use redgrid_tests::{SOON, client, client_with, is_script, listening, published_rules, server};
 
 /// Reply channels for up to 256 questions.
 fn channel(number: u8) -> String {
@@ -333,12 +333,7 @@ async fn an_unknown_outcome_appears_as_an_event() {
     let timeout = Duration::from_millis(200);
     let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(timeout).retries(0)).await;
     listening(&server, &client).await;
-    proxy.on_request(|request| match request.first() {
-        Some(command) if command.eq_ignore_ascii_case(b"EVALSHA") || command.eq_ignore_ascii_case(b"EVAL") => {
-            Action::CutAfterForward
-        }
-        _ => Action::Forward,
-    });
+    proxy.on_request(|request| if is_script(&request[0]) { Action::CutAfterForward } else { Action::Forward });
     let outcome = Lock::new(&client, "a").acquire().timeout(Duration::from_secs(1)).await;
     let Err(AcquireError::Failed(Failure::OutcomeUnknown { .. })) = outcome else { panic!("{outcome:?}") };
     proxy.heal();

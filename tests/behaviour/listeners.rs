@@ -1,12 +1,15 @@
 //! Subscriptions of a client with waiters that use replicas.
 
 use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::future::try_join_all;
 use redgrid_core::author::{ClientExt, Server, Topology};
 use redgrid_core::clock::Clock;
-use redgrid_core::{Client, Config, Push, Reply, ShardServers};
+use redgrid_core::{Client, Config, Push, Reply, Request, ShardServers};
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 use redgrid_tests::fake_server::FakeServer;
@@ -85,6 +88,40 @@ async fn a_message_is_delivered_although_no_task_of_the_client_has_run_yet() {
     server.push(Push::Message { channel: "channel".into(), payload: Bytes::new() });
     wait_until(SOON, async || watched.is_active()).await;
     assert_eq!(watched.take().map(|wake| wake.messages), Some(1));
+}
+
+/// The keys of only `poll_budget` channels are checked at once. Streams must not wait for that.
+#[tokio::test]
+async fn a_stream_on_a_polled_channel_is_active_although_the_poll_budget_is_used_up() {
+    let server = Arc::new(FakeServer::new("one:1", |_| Ok(Reply::Nil)));
+    let config = Config::single("one").unwrap().poll_budget(1);
+    let client = Client::over_one(Arc::clone(&server) as Arc<dyn Server>, config, Clock::boot()).unwrap();
+    // One command subscribes to both channels, because nothing is awaited before. The first channel
+    // uses up the budget.
+    let channels = [Bytes::from_static(b"a"), Bytes::from_static(b"b")];
+    let watches = channels.each_ref().map(|channel| client.watch(channel.clone(), channel.clone()));
+    let streams = channels.each_ref().map(|channel| client.message_stream(vec![channel.clone()], channel, 8));
+    try_join_all(streams).await.expect("both are active");
+    drop(watches);
+}
+
+/// A poll that does not find the key wakes the waiters. A stream has missed nothing.
+#[tokio::test]
+async fn a_poll_of_the_key_is_no_gap_of_a_stream() {
+    let absent = |request: &Request| {
+        Ok(if request.label() == "pubsub/ttl" { Reply::Array(vec![Reply::Int(-2)]) } else { Reply::Nil })
+    };
+    let server = Arc::new(FakeServer::new("one:1", absent));
+    let config = Config::single("one").unwrap().poll_interval(Duration::from_millis(10));
+    let client = Client::over_one(Arc::clone(&server) as Arc<dyn Server>, config, Clock::boot()).unwrap();
+    let channel = Bytes::from_static(b"channel");
+    let mut watched = client.watch(channel.clone(), channel.clone());
+    let stream = client.message_stream(vec![channel.clone()], &channel, 8).await.expect("it is active");
+    // The subscription wakes the waiter once, the polls wake it again.
+    for _ in 0..3 {
+        assert!(tokio::time::timeout(SOON, watched.wake()).await.expect("it is woken").resync);
+    }
+    assert!(stream.poll_next(&mut Context::from_waker(Waker::noop())).is_pending());
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use redgrid_permit_expirable_semaphore::PermitExpirableSemaphore;
 use redgrid_semaphore::{AcquireError, LostReason, ReleaseError, Semaphore};
 use redgrid_testkit::{Action, Fault, Observer, Proxy, wait_until};
 use redgrid_tests::either::EitherSemaphore;
-use redgrid_tests::{SOON, client, client_with, server};
+use redgrid_tests::{SOON, client, client_with, is_script, server};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -197,7 +197,7 @@ async fn unbatched_requests_do_not_poll_endlessly() {
     let asked = Arc::new(AtomicU64::new(0));
     let seen = Arc::clone(&asked);
     proxy.on_request(move |request| {
-        seen.fetch_add(u64::from(request[0].starts_with(b"EVAL")), Ordering::Relaxed);
+        seen.fetch_add(u64::from(is_script(&request[0])), Ordering::Relaxed);
         Action::Forward
     });
     let began = Instant::now();

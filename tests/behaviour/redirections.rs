@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use redgrid_core::author::{ClientExt, Server, Topology};
 use redgrid_core::clock::Clock;
+use redgrid_core::config::Address;
 use redgrid_core::{Client, Code, Config, ConnectionEvent, Reply, Request, ServerError};
 use redgrid_locks::{Lock, LostReason};
 use redgrid_testkit::wait_until;
@@ -32,7 +33,7 @@ impl Topology for Two {
         vec![self.primary(b"")]
     }
 
-    fn at(&self, _: &str) -> Option<Arc<dyn Server>> {
+    fn at(&self, _: &Address) -> Option<Arc<dyn Server>> {
         Some(Arc::clone(&self.target) as Arc<dyn Server>)
     }
 

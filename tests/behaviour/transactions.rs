@@ -77,7 +77,7 @@ async fn a_bucket_has_the_requested_lifetime() {
     tx.commit().await.unwrap();
     assert_eq!((left(&observer).await, observer.query::<u32>(&["GET", "b"]).await.unwrap()), (-1, 7));
     let told = Transaction::new(&client).bucket::<u32>("b").set_for(&1, Duration::ZERO).unwrap_err();
-    let TransactionError::Object(ObjectError::Failed(failure)) = &told else { panic!("{told:?}") };
+    let TransactionError::Failed(failure) = &told else { panic!("{told:?}") };
     assert!(matches!(failure, Failure::InvalidArgument { option: "lifetime", .. }), "{failure:?}");
 }
 

@@ -275,7 +275,7 @@ async fn an_ordered_subscriber_receives_all_messages_before_its_end() {
             let (client, channel, heard) = (client.clone(), channel.clone(), Arc::clone(&heard));
             async move {
                 client.spawn_attached(move |on| async move {
-                    let mut hearing = on.subscribe_at_primary(channel.clone(), &channel);
+                    let mut hearing = on.subscribe_at_primary([channel.clone()], &channel);
                     let is_message = |heard| matches!(heard, ChannelEvent::Message { .. });
                     while !is_message(hearing.next().await) {}
                     heard.fetch_add(1, Ordering::Relaxed);

@@ -38,6 +38,7 @@ mod multimaps;
 mod multimaps_whole;
 mod numbers;
 mod numbers_real;
+mod operators;
 mod queues;
 mod queues_shared;
 mod rates;
@@ -117,6 +118,7 @@ fn main() -> ExitCode {
         streams_shared::scenarios(),
         numbers::scenarios(),
         numbers_real::scenarios(),
+        operators::scenarios(),
         queues::scenarios(),
         queues_shared::scenarios(),
         rates::scenarios(),

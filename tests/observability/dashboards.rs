@@ -104,16 +104,27 @@ fn panel(at: usize, metric: &Metric) -> Value {
     })
 }
 
-/// Returns the name without its prefix and its unit: `acquire wait`.
+/// Returns the name without its prefix and its unit, and what a rate shows: `acquire wait`.
 fn title(metric: &Metric) -> String {
     let name = metric.name.strip_prefix("redgrid_").unwrap_or(metric.name);
-    let name = ["_total", "_seconds"].into_iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name);
-    let per_second = if metric.form == Form::Counter { " per second" } else { "" };
-    format!("{}{per_second}", name.replace('_', " "))
+    let suffixes = ["_seconds_total", "_total", "_seconds"];
+    let name = suffixes.into_iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name);
+    let rate = match metric.form {
+        Form::Counter if is_time(metric) => ", share of the time",
+        Form::Counter => " per second",
+        _ => "",
+    };
+    format!("{}{rate}", name.replace('_', " "))
+}
+
+/// Returns whether a counter counts seconds.
+fn is_time(metric: &Metric) -> bool {
+    metric.name.ends_with("_seconds_total")
 }
 
 fn unit(metric: &Metric) -> &'static str {
     match metric.form {
+        Form::Counter if is_time(metric) => "percentunit",
         Form::Counter if metric.name.ends_with("_bytes_total") => "Bps",
         Form::Counter => "cps",
         _ if metric.name.ends_with("_seconds") => "s",
@@ -130,8 +141,8 @@ fn queries(metric: &Metric) -> Vec<(String, String)> {
     let legend: Vec<String> = by.split(", ").map(|label| format!("{{{{{label}}}}}")).collect();
     let legend = legend.join(" ");
     match metric.form {
-        // Several consoles report the same deployment.
-        Form::Counter if name.starts_with("redgrid_fleet_") => {
+        // Several consoles report the same deployment, but each takes time of its own.
+        Form::Counter if name.starts_with("redgrid_fleet_") && !is_time(metric) => {
             vec![(format!("max by ({by}) (rate({name}{{{CHOSEN}}}[$__rate_interval]))"), legend)]
         }
         Form::Counter => vec![(format!("sum by ({by}) (rate({name}{{{CHOSEN}}}[$__rate_interval]))"), legend)],
@@ -161,5 +172,7 @@ fn values_that_do_not_add_up_are_not_summed() {
     assert_eq!(expression("redgrid_held"), "sum by (kind, family) (redgrid_held)");
     assert_eq!(expression("redgrid_fleet_locks_held"), "max by (kind) (redgrid_fleet_locks_held)");
     assert_eq!(expression("redgrid_fleet_sweep_age_seconds"), "max by (job) (redgrid_fleet_sweep_age_seconds)");
+    let rate = "rate(redgrid_fleet_collector_seconds_total[$__rate_interval])";
+    assert_eq!(expression("redgrid_fleet_collector_seconds_total"), format!("sum by (job) ({rate})"));
     assert_eq!(expression("redgrid_clock_offset_seconds"), "max by (node) (abs(redgrid_clock_offset_seconds))");
 }

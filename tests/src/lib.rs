@@ -148,6 +148,11 @@ macro_rules! script {
     };
 }
 
+/// Returns whether a command with this name executes a script.
+pub fn is_script(name: impl AsRef<[u8]>) -> bool {
+    [&b"EVAL"[..], b"EVALSHA"].iter().any(|script| script.eq_ignore_ascii_case(name.as_ref()))
+}
+
 /// Returns the SHA-1 of a script's text in hex.
 pub fn sha(text: &str) -> String {
     sha1_smol::Sha1::from(text).digest().to_string()

@@ -3,8 +3,8 @@
 use std::pin::Pin;
 
 use redgrid_core::{Client, Config};
-use redgrid_testkit::redis::Value;
-use redgrid_testkit::{Cluster, Observer, RedisServer, Replicated, Sentinels, ServerBinary, ServerBuilder};
+use redgrid_testkit::redis::{RedisError, Value};
+use redgrid_testkit::{Cluster, Observer, RedisServer, Replicated, Sentinels, ServerBinary, ServerBuilder, wait_until};
 pub(crate) use redgrid_tests::topology::{Topology, by_list, by_seeds, by_sentinels, connected};
 use redgrid_tests::{SOON, published_rules};
 use tokio::sync::OnceCell;
@@ -182,6 +182,30 @@ fn is_before_7() -> bool {
 /// request that needs keys of both sides waits for the end of the migration.
 pub(crate) fn patient(cluster: &Cluster) -> Config {
     by_seeds(cluster).response_timeout(SOON).retries(5)
+}
+
+/// Waits until this number of replicas has all earlier writes of their primary.
+pub(crate) async fn replicated(primary: &RedisServer, replicas: usize) {
+    let observer = primary.observer().await.expect("the server answers");
+    // A replica that has just copied everything acknowledges writes from a second later on.
+    let all = async || is_replicated(&observer, replicas).await.expect("the server answers");
+    wait_until(SOON, all).await;
+}
+
+/// Waits until this number of replicas has all earlier writes of their primary, or for 10 s.
+/// Returns whether they have.
+pub(crate) async fn is_replicated(primary: &Observer, replicas: usize) -> Result<bool, RedisError> {
+    // WAIT concerns the writes of its own connection only. In a cluster, the primary refuses keys
+    // of other slots.
+    let mut number = 0;
+    while let Err(refused) = primary.cmd(&["SET", &format!("replicated:{number}"), ""]).await {
+        number += 1;
+        if number == 100 {
+            return Err(refused);
+        }
+    }
+    let acknowledged: usize = primary.query(&["WAIT", &replicas.to_string(), "10000"]).await?;
+    Ok(acknowledged >= replicas)
 }
 
 /// The user of clients.

@@ -9,7 +9,7 @@ use redgrid_id_generator::TimeOrderedId;
 use redgrid_testkit::{Cluster, RedisServer, Sentinels, wait_until};
 use redgrid_tests::SOON;
 
-use crate::fixture::{by_seeds, by_sentinels, connected, scenarios};
+use crate::fixture::{by_seeds, by_sentinels, connected, replicated, scenarios};
 
 scenarios![
     sentinel_no_id_in_the_order_of_time_comes_twice_when_the_primary_is_killed,
@@ -36,15 +36,9 @@ async fn sentinel_no_id_in_the_order_of_time_comes_twice_when_the_primary_is_kil
 /// A planned failover loses no number. Two clients move to the new primary at different times.
 async fn sentinel_no_id_in_the_order_of_time_comes_twice_in_a_planned_failover() {
     let sentinels = Sentinels::start().await.unwrap();
-    let primary = sentinels.current_primary().await.unwrap().observer().await.unwrap();
+    let primary = sentinels.current_primary().await.unwrap();
     no_id_comes_twice(by_sentinels(&sentinels), None, async || {
-        // A replica that has just copied everything receives writes only from its first
-        // acknowledgement on, up to a second later.
-        wait_until(SOON, async || {
-            primary.cmd(&["SET", "warm", "up"]).await.unwrap();
-            primary.query::<i64>(&["WAIT", "2", "1000"]).await.unwrap() == 2
-        })
-        .await;
+        replicated(primary, 2).await;
         sentinels.fail_over().await.unwrap();
     })
     .await;

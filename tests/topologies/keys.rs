@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use redgrid_bucket::Buckets;
-use redgrid_core::Client;
 use redgrid_core::object::Lifetime;
-use redgrid_keys::{FlushScope, Key, Keys, Kind, Listing};
-use redgrid_locks::FairLock;
+use redgrid_core::{Client, Name, Request};
+use redgrid_keys::{FlushScope, Key, Keys, Kind, Listing, UnlessLock};
+use redgrid_locks::{FairLock, Lock, RwLock};
 use redgrid_permit_expirable_semaphore::PermitExpirableSemaphore;
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
@@ -21,6 +21,7 @@ clauses![
     "keys";
     objects_are_listed_counted_and_deleted_on_all_nodes,
     companion_keys_are_deleted_with_their_object,
+    a_held_lock_is_left_alone_on_request,
     a_random_key_is_an_existing_key,
 ];
 
@@ -86,6 +87,44 @@ async fn companion_keys_are_deleted_with_their_object(on: Fixture) {
     let left = left(&keys, format!("{}:*", on.name)).await;
     assert!(left.is_empty(), "{left:?}");
     drop(permit);
+}
+
+async fn a_held_lock_is_left_alone_on_request(on: Fixture) {
+    let client = on.client().await;
+    let keys = Keys::new(&client);
+    let name = |suffix: &str| format!("{}:{suffix}", on.name);
+    let plain = Lock::new(&client, name("plain")).acquire().lease(HOUR).await.unwrap();
+    let fair = FairLock::new(&client, name("fair")).acquire().lease(HOUR).await.unwrap();
+    let read = RwLock::new(&client, name("read")).read().lease(HOUR).await.unwrap();
+    let write = RwLock::new(&client, name("write")).write().lease(HOUR).await.unwrap();
+    for lock in ["plain", "fair", "read", "write"].map(name) {
+        assert_eq!(keys.unlink_unless_lock(&*lock).await.unwrap(), UnlessLock::IsLock, "{lock}");
+        for lifetime in [Some(Duration::from_millis(1)), None] {
+            let changed = keys.set_lifetime_unless_lock(&*lock, lifetime).await.unwrap();
+            assert_eq!(changed, UnlessLock::IsLock, "{lock}");
+        }
+        let lives = keys.lifetimes([&lock]).await.unwrap();
+        assert!(matches!(lives.values().next(), Some(Lifetime::Ends(left)) if *left > HOUR / 2), "{lives:?}");
+    }
+    plain.release().await.unwrap();
+    fair.release().await.unwrap();
+    read.release().await.unwrap();
+    write.release().await.unwrap();
+
+    let (permits, map) = (name("permits"), name("map"));
+    assert!(PermitExpirableSemaphore::new(&client, &permits).try_set_permits(3).await.unwrap());
+    // A map of the client's own with a field that is nearly a holder's.
+    let fill = Request::command("HSET").key(client.key(&Name::new(&map).unwrap())).arg("mode").arg("read");
+    client.run::<()>(fill).await.unwrap();
+    for object in [&permits, &map] {
+        assert_eq!(keys.set_lifetime_unless_lock(object, Some(HOUR)).await.unwrap(), UnlessLock::Done);
+        assert_eq!(keys.set_lifetime_unless_lock(object, None).await.unwrap(), UnlessLock::Done);
+        assert_eq!(keys.set_lifetime_unless_lock(object, None).await.unwrap(), UnlessLock::Absent, "it has none");
+        assert_eq!(keys.unlink_unless_lock(object).await.unwrap(), UnlessLock::Done);
+        assert_eq!(keys.unlink_unless_lock(object).await.unwrap(), UnlessLock::Absent);
+    }
+    let left = left(&keys, format!("{permits}*")).await;
+    assert!(left.is_empty(), "{left:?}");
 }
 
 async fn a_random_key_is_an_existing_key(on: Fixture) {

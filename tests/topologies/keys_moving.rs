@@ -7,7 +7,8 @@ use futures_util::future::{join, join_all};
 use redgrid_core::author::ClientExt;
 use redgrid_core::object::Lifetime;
 use redgrid_core::{Client, Request};
-use redgrid_keys::{FlushScope, Key, Keys, KeysError};
+use redgrid_keys::{FlushScope, Key, Keys, KeysError, UnlessLock};
+use redgrid_locks::FairLock;
 use redgrid_testkit::{Cluster, Sentinels, wait_until};
 use redgrid_tests::SOON;
 
@@ -22,6 +23,7 @@ scenarios![
     constantly_moving_slots_are_listed_or_the_stream_reports_it,
     a_migration_that_was_given_up_ends_no_stream,
     keys_on_both_sides_of_a_migration_are_deleted,
+    locks_on_both_sides_of_a_migration_are_left_alone_on_request,
     cluster_a_stream_continues_at_the_new_primary,
     sentinel_a_stream_begins_anew_at_the_new_primary,
     everything_is_deleted_on_every_primary,
@@ -167,6 +169,35 @@ async fn keys_on_both_sides_of_a_migration_are_deleted() {
     assert_eq!(keys.delete_by_pattern(format!("{{{tag}}}*")).await.unwrap(), 10);
     cluster.finish_migration(slot).await.unwrap();
     assert_eq!(keys.count().await.unwrap(), 0);
+}
+
+async fn locks_on_both_sides_of_a_migration_are_left_alone_on_request() {
+    let cluster = Cluster::start(3, 0).await.unwrap();
+    let client = connected(by_seeds(&cluster)).await;
+    let keys = Keys::new(&client);
+    let (tag, slot) = tag_at(&cluster, &client, 0).await;
+    let [locks, others] = ["lock", "text"].map(|kind| [1, 2].map(|n| format!("{{{tag}}}:{kind}:{n}")));
+    let mut guards = Vec::new();
+    for lock in &locks {
+        guards.push(FairLock::new(&client, lock).acquire().await.unwrap());
+    }
+    fill(&client, &others.iter().cloned().collect()).await;
+    let to = client.primaries().await.unwrap()[1].id().0.parse().unwrap();
+    cluster.begin_migration(slot, cluster.node_at(to).unwrap()).await.unwrap();
+    assert!(cluster.move_keys_named(&[&locks[0], &others[0]]).await.unwrap());
+    for lock in &locks {
+        assert_eq!(keys.unlink_unless_lock(lock).await.unwrap(), UnlessLock::IsLock, "{lock}");
+        let changed = keys.set_lifetime_unless_lock(lock, Some(Duration::from_millis(1))).await.unwrap();
+        assert_eq!(changed, UnlessLock::IsLock, "{lock}");
+    }
+    for other in &others {
+        assert_eq!(keys.set_lifetime_unless_lock(other, Some(HOUR)).await.unwrap(), UnlessLock::Done, "{other}");
+        assert_eq!(keys.unlink_unless_lock(other).await.unwrap(), UnlessLock::Done, "{other}");
+    }
+    cluster.finish_migration(slot).await.unwrap();
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
 }
 
 async fn cluster_a_stream_continues_at_the_new_primary() {

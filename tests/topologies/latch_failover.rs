@@ -9,7 +9,7 @@ use redgrid_testkit::{Cluster, RedisServer, Sentinels, wait_until};
 use redgrid_tests::SOON;
 use redgrid_tests::latch::crowd;
 
-use crate::fixture::{by_seeds, by_sentinels, connected, scenarios};
+use crate::fixture::{by_seeds, by_sentinels, connected, replicated, scenarios};
 
 scenarios![
     sentinel_latch_waiters_are_woken_by_the_message_of_the_new_primary,
@@ -18,13 +18,6 @@ scenarios![
     cluster_latch_waiters_are_woken_by_the_message_of_the_new_primary,
     cluster_a_lost_message_of_a_latch_strands_no_waiter,
 ];
-
-/// Waits until all replicas have the data of their primary.
-async fn replicated(primary: &RedisServer, replicas: usize) {
-    let observer = primary.observer().await.unwrap();
-    let acknowledged: usize = observer.query(&["WAIT", &replicas.to_string(), "10000"]).await.unwrap();
-    assert!(acknowledged >= replicas);
-}
 
 /// Waits until a client is subscribed to a latch's channel at a server.
 async fn until_subscribed(server: &RedisServer, name: &str) {
@@ -99,15 +92,9 @@ async fn cluster_count_downs_go_on_through_a_planned_failover_and_each_counts_on
 /// former primary accepts until it is demoted, so some count-downs may be missing.
 async fn sentinel_count_downs_go_on_through_a_failover_and_none_counts_twice() {
     let sentinels = Sentinels::start().await.unwrap();
-    let primary = sentinels.current_primary().await.unwrap().observer().await.unwrap();
+    let primary = sentinels.current_primary().await.unwrap();
     let fail_over = async || {
-        // A replica that has just copied everything receives writes only from its first
-        // acknowledgement on, up to a second later.
-        wait_until(SOON, async || {
-            primary.cmd(&["SET", "warm", "up"]).await.unwrap();
-            primary.query::<i64>(&["WAIT", "2", "1000"]).await.unwrap() == 2
-        })
-        .await;
+        replicated(primary, 2).await;
         sentinels.fail_over().await.unwrap();
     };
     let (counted, left) = counted_through(by_sentinels(&sentinels), fail_over).await;

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use redgrid_core::{Client, Config, Failure};
 use redgrid_rate_limiter::{GcraLimiter, LimitError, Quota, Rate, RateLimiter};
-use redgrid_testkit::{Cluster, RedisServer, Sentinels, wait_until};
+use redgrid_testkit::{Cluster, Sentinels, wait_until};
 use redgrid_tests::SOON;
 
-use crate::fixture::{by_seeds, by_sentinels, connected, scenarios};
+use crate::fixture::{by_seeds, by_sentinels, connected, replicated, scenarios};
 
 scenarios![
     sentinel_rates_go_on_through_a_failover,
@@ -76,16 +76,6 @@ fn count_or_fail(count: &AtomicU64, result: Result<(), LimitError>) {
         Err(LimitError::Failed(Failure::OutcomeUnknown { .. } | Failure::Unavailable { .. })) => {}
         Err(other) => panic!("{other:?}"),
     }
-}
-
-/// Waits until the replicas have all earlier writes.
-async fn replicated(primary: &RedisServer, replicas: u64) {
-    let observer = primary.observer().await.unwrap();
-    wait_until(SOON, async || {
-        observer.cmd(&["SET", "{a}:warm", "up"]).await.unwrap();
-        observer.query::<u64>(&["WAIT", &replicas.to_string(), "1000"]).await.unwrap() >= replicas
-    })
-    .await;
 }
 
 async fn two(config: Config) -> [Client; 2] {

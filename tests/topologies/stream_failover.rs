@@ -6,7 +6,7 @@ use redgrid_stream::{Consumer, Start, Stream};
 use redgrid_testkit::{Sentinels, wait_until};
 use redgrid_tests::SOON;
 
-use crate::fixture::{by_sentinels, connected, scenarios};
+use crate::fixture::{by_sentinels, connected, replicated, scenarios};
 
 scenarios![sentinel_consumers_of_a_group_go_on_at_the_promoted_primary];
 
@@ -42,12 +42,7 @@ async fn sentinel_consumers_of_a_group_go_on_at_the_promoted_primary() {
     }
     assert_eq!(done, (0..20).collect::<Vec<_>>());
     // The replicas have all data, so every promoted replica knows the acknowledgements.
-    let observer = former.observer().await.unwrap();
-    let copied = async || {
-        observer.cmd(&["SET", "marker", "1"]).await.is_ok()
-            && observer.query::<u64>(&["WAIT", "2", "1000"]).await.is_ok_and(|replicas| replicas == 2)
-    };
-    wait_until(SOON, copied).await;
+    replicated(former, 2).await;
     former.kill().await.unwrap();
     let promoted = sentinels.wait_for_primary_other_than(address).await.unwrap();
     for n in 100..150 {

@@ -5,6 +5,7 @@ mod hints;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
+use redgrid::Config;
 use redgrid_inspect::{DoctorReport, Finding, InspectError, Inspector, Level, Requirements};
 use serde::Serialize;
 
@@ -17,9 +18,11 @@ use crate::text::printable;
 
 /// The end of `redgrid doctor --help`.
 pub(crate) const HELP: &str = "\
-Each node of the deployment is checked separately, as the user of --url or --config. No data is changed: to check the
-permissions, a hash and a string with unique names are written and deleted at once. Settings that this user may not read
-(CONFIG, ACL, CLUSTER) are reported as not checked; an administrator sees more.
+Each node of the deployment is checked separately, as the user of --url or --config. The servers are compared with the
+settings there: a lease, or durability=replicas with its number of replicas. No data is changed: to check the
+permissions, a hash and a string with unique names are written and deleted at once; --read-only leaves that out.
+Settings that this user may not read (CONFIG, ACL, CLUSTER) are reported as not checked; an administrator sees more. A
+server records each such refusal in its ACL log. --for-reader asks for nothing that a reader may not read.
 
 With -o table or wide the output is a table. Columns: level, check, node, message; with -o wide also fix. -o name prints
 the checks with warnings and faults, each once.";
@@ -33,6 +36,13 @@ pub(crate) struct DoctorOptions {
     /// From which level on the exit code is 1
     #[arg(long, value_name = "LEVEL", value_enum, default_value_t)]
     fail_on: FailOn,
+    /// Write nothing: leave out the check of the permissions inside scripts
+    #[arg(long)]
+    read_only: bool,
+    /// Check only what a user with the published permissions of a reader may read: versions,
+    /// replicas, clocks, and servers that are not reached
+    #[arg(long)]
+    for_reader: bool,
     #[command(flatten)]
     output: OutputOptions,
     #[command(flatten)]
@@ -46,7 +56,7 @@ enum FailOn {
     Warn,
     /// Faults
     #[default]
-    Error,
+    Fail,
 }
 
 /// The report. The fields are those of its JSON, in their order.
@@ -75,7 +85,7 @@ pub(crate) async fn run(global: &Global, options: &DoctorOptions) -> Result<Exit
     let format = options.output.format(global)?;
     let listing = Listing::new(global, &options.output)?;
     let server = Server::reach(global, &options.reach).await?;
-    let report = Inspector::new(server.grid.client()).doctor(&Requirements::of(&server.config)).await;
+    let report = Inspector::new(server.grid.client()).doctor(&options.requirements(&server.config)).await;
     let report = report.map_err(|error| match error {
         InspectError::NoAddresses => Failure::usage(one_line(&error)),
         error => server.failed(&error),
@@ -85,7 +95,7 @@ pub(crate) async fn run(global: &Global, options: &DoctorOptions) -> Result<Exit
     let output = Output::new(report?, has_fixes);
     let is_bad = match options.fail_on {
         FailOn::Warn => output.worst >= Level::Warn,
-        FailOn::Error => output.worst >= Level::Fail,
+        FailOn::Fail => output.worst >= Level::Fail,
     };
     match format {
         None => drop(print_styled(&output.text())?),
@@ -93,6 +103,18 @@ pub(crate) async fn run(global: &Global, options: &DoctorOptions) -> Result<Exit
         Some(format) => list(listing, output, format)?,
     }
     Ok(if is_bad { ExitCode::from(WRONG) } else { ExitCode::SUCCESS })
+}
+
+impl DoctorOptions {
+    /// Returns the requirements that the servers are compared with.
+    fn requirements(&self, config: &Config) -> Requirements {
+        let requirements = Requirements::of(config);
+        match self {
+            DoctorOptions { for_reader: true, .. } => requirements.for_reader(),
+            DoctorOptions { read_only: true, .. } => requirements.read_only(),
+            _ => requirements,
+        }
+    }
 }
 
 fn list(mut listing: Listing<Listed>, output: Output, format: Format) -> Result<(), Failure> {

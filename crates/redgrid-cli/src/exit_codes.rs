@@ -146,6 +146,25 @@ mod tests {
     }
 
     #[test]
+    fn the_readme_names_each_option_of_each_command() {
+        fn check(command: &Command) {
+            let own = command.get_arguments().filter(|option| !option.is_global_set() && !option.is_hide_set());
+            for option in own {
+                let long = option.get_long().map(|long| format!("--{long}"));
+                let short = option.get_short().map(|short| format!("-{short}"));
+                let names: Vec<_> = long.into_iter().chain(short).collect();
+                let is_named = names.iter().any(|name| {
+                    let mut places = README.match_indices(name.as_str()).map(|(at, name)| &README[at + name.len()..]);
+                    places.any(|rest| !rest.starts_with(|next: char| next == '-' || next.is_ascii_alphanumeric()))
+                });
+                assert!(is_named || names.is_empty(), "{}: {names:?}", command.get_name());
+            }
+            command.get_subcommands().filter(|inner| !inner.is_hide_set()).for_each(check);
+        }
+        check(&Cli::command());
+    }
+
+    #[test]
     fn each_command_has_the_whole_table_in_its_help() {
         fn check(command: &mut Command) {
             let help = command.render_long_help().to_string();

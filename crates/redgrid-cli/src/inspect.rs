@@ -38,7 +38,7 @@ that is not connected is looked for again 2 s later. The state of a holder:
 Without -o the output is a text about the lock. With -o table or wide it is a table of the holders and of the waiters in
 the queue. Columns: role, client, number, mode, state, lease, host, pid, program; with -o wide also entries, label and
 held-for. -o name prints the holders and waiters as CLIENT:NUMBER, and the writer of a read-write lock as
-CLIENT:NUMBER:write.";
+CLIENT:NUMBER:write. The field of a holder that has released the lock, which stays taken, ends with :kept.";
 
 /// Holders, and waiters of a queue, that are printed as text. The clients of as many holders are
 /// asked.
@@ -73,6 +73,9 @@ struct Output {
 /// A holder of a lock. The fields are those of the JSON line, in its order.
 #[derive(Debug, Serialize)]
 struct Holder {
+    /// Its field on the server, for `redgrid unlock --if-holder`.
+    #[serde(skip)]
+    field: String,
     client: String,
     number: Option<u64>,
     entries: u64,
@@ -194,6 +197,7 @@ impl Holder {
         let report = report(holder, answers);
         let (label, held_for_ms) = report.map(|report| hold(name, holder, report)).unwrap_or_default();
         Holder {
+            field: holder.field(),
             client: holder.client.clone(),
             number: holder.number,
             entries: holder.entries,

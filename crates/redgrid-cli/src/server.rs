@@ -130,14 +130,13 @@ impl Server {
 pub(crate) fn address(config: &Config) -> String {
     let all = |addresses: &[Address]| addresses.iter().map(Address::to_string).collect::<Vec<_>>().join(", ");
     match config.servers() {
-        Servers::Single(single) => single.address.to_string(),
-        Servers::Unix(socket) => socket.path.display().to_string(),
+        Servers::Single(address) => address.to_string(),
+        Servers::Unix(path) => path.display().to_string(),
         Servers::MasterSlave(group) => group.primary.to_string(),
-        Servers::Replicated(group) => all(&group.nodes),
+        Servers::Replicated(addresses) | Servers::Cluster(addresses) => all(addresses),
         Servers::Sentinel(sentinel) => {
             format!("{} of the sentinels {}", sentinel.master_name, all(&sentinel.sentinels))
         }
-        Servers::Cluster(cluster) => all(&cluster.seeds),
         _ => "the address that was given".into(),
     }
 }

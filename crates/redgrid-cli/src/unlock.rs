@@ -37,7 +37,8 @@ pub(crate) struct UnlockOptions {
     /// Why, for the record: up to 200 characters
     #[arg(long, value_name = "TEXT")]
     reason: String,
-    /// Only if this is the holder: CLIENT:NUMBER, or CLIENT:NUMBER:write of a writer; see `inspect`
+    /// Only if this is the holder: CLIENT:NUMBER, or CLIENT:NUMBER:write of a writer, as
+    /// `inspect -o name` prints it
     #[arg(long, value_name = "HOLDER")]
     if_holder: Option<String>,
     /// Does not ask, although the holder may be working
@@ -62,7 +63,7 @@ struct Output {
     actions: Vec<String>,
     /// Whether the outcome of each action is in the record.
     recorded: bool,
-    /// Whether the lock is only retained: its holders have released it.
+    /// Whether `holders` have released the lock, which stays taken.
     #[serde(skip)]
     is_retained: bool,
     /// The ids of the actions with an unknown outcome.
@@ -105,15 +106,18 @@ async fn unlock(server: &Server, name: &Name, reason: &Reason, options: &UnlockO
     refuse_other_values(&view)?;
     // A user without the permission to ask takes the lock away all the same.
     let answers = inspector.ask(&view.ask_ids(), ASK_TIMEOUT).await.unwrap_or_default();
-    let expected = expected(&view, &answers, options.if_holder.as_deref());
+    let retained = retained(&view, options.if_holder.as_deref());
+    let expected = match &retained[..] {
+        [] => expected(&view, &answers, options.if_holder.as_deref()),
+        _ => Vec::new(),
+    };
     if !options.force && !expected.is_empty() {
         confirm(name, &expected)?;
     }
     let actions = Actions::new(&inspector, operator());
     let mut output = Output::new(name);
-    if expected.is_empty() && view.is_held() {
-        // Its holders have released it, and it stays taken for their `hold_at_least`.
-        output.holders = view.holders.iter().take(SHOWN).map(HolderView::field).collect();
+    if !retained.is_empty() {
+        output.holders = retained;
         output.is_retained = true;
         output.ends("held by another");
     }
@@ -145,6 +149,20 @@ async fn unlock(server: &Server, name: &Name, reason: &Reason, options: &UnlockO
         }
     }
     Ok(output)
+}
+
+/// Returns the fields of the holders that have released the lock, which stays taken for their
+/// `hold_at_least`: the one that is named, or all of them if there are no other holders.
+fn retained(view: &LockView, if_holder: Option<&str>) -> Vec<String> {
+    let fields = view.holders.iter().filter(|holder| holder.is_retained).map(HolderView::field);
+    match if_holder {
+        // The holder may have been read before it released the lock.
+        Some(named) => {
+            fields.filter(|field| field.strip_prefix(named).is_some_and(|rest| matches!(rest, "" | ":kept"))).collect()
+        }
+        None if view.holders.iter().all(|holder| holder.is_retained) => fields.take(SHOWN).collect(),
+        None => Vec::new(),
+    }
 }
 
 /// Returns the holders from which the lock is to be taken.

@@ -11,10 +11,8 @@ pub(crate) mod recorded;
 
 use std::time::Duration;
 
-#[cfg(not(feature = "metrics"))]
-use self::disabled::{add, add_many, gauge, record, set};
 #[cfg(feature = "metrics")]
-use self::enabled::{add, add_many, gauge, record, set};
+use self::enabled::emit;
 use crate::connection::{ConnectionEvent, NodeId};
 use crate::error::ServerError;
 pub(crate) use clock::clock_offset;
@@ -66,6 +64,24 @@ pub const SERIES: [Series; 13] = [
     (BUILD_INFO, "version", &[]),
 ];
 
+/// A change of a metric.
+enum Change {
+    /// Adds to a counter.
+    Add(u64),
+    /// Adds to a gauge.
+    By(f64),
+    /// Sets a gauge.
+    To(f64),
+    /// Records a time in a histogram.
+    Took(Duration),
+}
+
+use Change::{Add, By, To, Took};
+
+#[cfg(not(feature = "metrics"))]
+#[inline(always)]
+fn emit(_: &'static str, _: (&'static str, &str), _: Change) {}
+
 /// Registers each series with the value 0, if it has no label or the values of its label are known.
 pub fn register() {
     #[cfg(feature = "metrics")]
@@ -75,65 +91,65 @@ pub fn register() {
 /// Records that a connection to a node has completed its handshake. `again` is true if the client
 /// has been connected to this node before.
 pub(crate) fn connected(again: bool) {
-    gauge(CONNECTIONS_UP, ("", ""), 1.0);
+    emit(CONNECTIONS_UP, ("", ""), By(1.0));
     if again {
-        add(RECONNECTS, ("", ""));
+        emit(RECONNECTS, ("", ""), Add(1));
     }
 }
 
 pub(crate) fn disconnected() {
-    gauge(CONNECTIONS_UP, ("", ""), -1.0);
+    emit(CONNECTIONS_UP, ("", ""), By(-1.0));
 }
 
 /// Records that the client uses one more node, even if the node is unreachable.
 pub(crate) fn node_added(node: &NodeId) {
-    gauge(NODES, ("", ""), 1.0);
+    emit(NODES, ("", ""), By(1.0));
     clock::node_added(&node.0);
-    set(BUILD_INFO, ("version", env!("CARGO_PKG_VERSION")), 1.0);
+    emit(BUILD_INFO, ("version", env!("CARGO_PKG_VERSION")), To(1.0));
 }
 
 /// Records that the client no longer uses a node.
 pub(crate) fn node_removed(node: &NodeId) {
-    gauge(NODES, ("", ""), -1.0);
+    emit(NODES, ("", ""), By(-1.0));
     clock::node_removed(&node.0);
 }
 
 /// Records that a gap has ended: subscriptions are active again after an interruption, or active at
 /// the node to which they have moved.
 pub(crate) fn gap() {
-    add(GAPS, ("", ""));
+    emit(GAPS, ("", ""), Add(1));
 }
 
 pub(crate) fn topology_changed(event: &ConnectionEvent) {
     match event {
-        ConnectionEvent::PrimaryChanged { .. } => add(PRIMARY_CHANGES, ("", "")),
-        _ => add(TOPOLOGY_CHANGES, ("", "")),
+        ConnectionEvent::PrimaryChanged { .. } => emit(PRIMARY_CHANGES, ("", ""), Add(1)),
+        _ => emit(TOPOLOGY_CHANGES, ("", ""), Add(1)),
     }
 }
 
 /// Records that a node has answered a transmission after `took`.
 pub(crate) fn answered(node: &NodeId, took: Duration) {
-    record(ROUND_TRIP, ("node", &node.0), took);
+    emit(ROUND_TRIP, ("node", &node.0), Took(took));
 }
 
 /// Records the end of a request.
 pub(crate) fn request_ended<T>(result: &Result<T, ServerError>) {
-    add(REQUESTS, ("outcome", outcome(result)));
+    emit(REQUESTS, ("outcome", outcome(result)), Add(1));
 }
 
 /// Records that a request is sent again for this [reason](retry_reason).
 pub(crate) fn retried(reason: &'static str) {
-    add(RETRIES, ("reason", reason));
+    emit(RETRIES, ("reason", reason), Add(1));
 }
 
 /// Records that a connection has written this many bytes.
 pub(crate) fn sent(bytes: usize) {
-    add_many(BYTES, ("direction", SENT), bytes as u64);
+    emit(BYTES, ("direction", SENT), Add(bytes as u64));
 }
 
 /// Records that a connection has read this many bytes.
 pub(crate) fn received(bytes: usize) {
-    add_many(BYTES, ("direction", RECEIVED), bytes as u64);
+    emit(BYTES, ("direction", RECEIVED), Add(bytes as u64));
 }
 
 /// Returns the reason of a retry after a transmission with this result.
@@ -168,8 +184,8 @@ impl SubscriptionGauge {
     /// without watchers is counted neither as wanted nor as confirmed.
     pub(crate) fn set(&mut self, is_wanted: bool, is_confirmed: bool) {
         let change = |from: bool, to: bool, state| match (from, to) {
-            (false, true) => gauge(SUBSCRIPTIONS, ("state", state), 1.0),
-            (true, false) => gauge(SUBSCRIPTIONS, ("state", state), -1.0),
+            (false, true) => emit(SUBSCRIPTIONS, ("state", state), By(1.0)),
+            (true, false) => emit(SUBSCRIPTIONS, ("state", state), By(-1.0)),
             _ => {}
         };
         let is_confirmed = is_wanted && is_confirmed;
@@ -185,35 +201,14 @@ impl Drop for SubscriptionGauge {
     }
 }
 
-#[cfg(not(feature = "metrics"))]
-mod disabled {
-    use std::time::Duration;
-
-    #[inline(always)]
-    pub(super) fn add(_: &'static str, _: (&'static str, &str)) {}
-
-    #[inline(always)]
-    pub(super) fn add_many(_: &'static str, _: (&'static str, &str), _: u64) {}
-
-    #[inline(always)]
-    pub(super) fn gauge(_: &'static str, _: (&'static str, &str), _: f64) {}
-
-    #[inline(always)]
-    pub(super) fn set(_: &'static str, _: (&'static str, &str), _: f64) {}
-
-    #[inline(always)]
-    pub(super) fn record(_: &'static str, _: (&'static str, &str), _: Duration) {}
-}
-
 #[cfg(feature = "metrics")]
 mod enabled {
     use std::collections::HashMap;
     use std::sync::{LazyLock, PoisonError, RwLock};
-    use std::time::Duration;
 
     use metrics::{Key, Label, Level, Metadata, Recorder, with_recorder};
 
-    use super::{SERIES, Series};
+    use super::{Change, SERIES, Series};
 
     static METADATA: Metadata<'static> = Metadata::new("redgrid", Level::INFO, Some("redgrid"));
 
@@ -224,51 +219,38 @@ mod enabled {
 
     static KEYS: LazyLock<RwLock<Keys>> = LazyLock::new(RwLock::default);
 
-    pub(super) fn add(name: &'static str, label: (&'static str, &str)) {
-        add_many(name, label, 1);
-    }
-
-    pub(super) fn add_many(name: &'static str, label: (&'static str, &str), count: u64) {
-        with_key(name, label, |recorder, key| recorder.register_counter(key, &METADATA).increment(count));
-    }
-
-    pub(super) fn gauge(name: &'static str, label: (&'static str, &str), by: f64) {
-        with_key(name, label, |recorder, key| recorder.register_gauge(key, &METADATA).increment(by));
-    }
-
-    pub(super) fn set(name: &'static str, label: (&'static str, &str), to: f64) {
-        with_key(name, label, |recorder, key| recorder.register_gauge(key, &METADATA).set(to));
-    }
-
-    pub(super) fn record(name: &'static str, label: (&'static str, &str), took: Duration) {
-        with_key(name, label, |recorder, key| recorder.register_histogram(key, &METADATA).record(took));
-    }
-
     pub(super) fn register() {
         with_recorder(|recorder| {
             SERIES.iter().for_each(|series| begin_at_zero(recorder, series));
-            recorder
-                .register_gauge(&key(super::BUILD_INFO, ("version", env!("CARGO_PKG_VERSION"))), &METADATA)
-                .set(1.0);
+            apply(recorder, &key(super::BUILD_INFO, ("version", env!("CARGO_PKG_VERSION"))), Change::To(1.0));
         });
     }
 
-    fn with_key(name: &'static str, label: (&'static str, &str), work: impl FnOnce(&dyn Recorder, &Key)) {
+    pub(super) fn emit(name: &'static str, label: (&'static str, &str), change: Change) {
         with_recorder(|recorder| {
             let series = (std::ptr::from_ref(recorder).addr(), name);
             let known = KEYS.read().unwrap_or_else(PoisonError::into_inner);
             if let Some(key) = known.get(&series).and_then(|keys| keys.get(label.1)) {
-                return work(recorder, key);
+                return apply(recorder, key, change);
             }
             drop(known);
             // Each counter begins at 0. If it first appeared with the value 1, Prometheus would not
             // count the increase from 0.
             SERIES.iter().for_each(|series| begin_at_zero(recorder, series));
             let key = key(name, label);
-            work(recorder, &key);
+            apply(recorder, &key, change);
             let mut keys = KEYS.write().unwrap_or_else(PoisonError::into_inner);
             keys.entry(series).or_default().insert(label.1.into(), key);
         });
+    }
+
+    fn apply(recorder: &dyn Recorder, key: &Key, change: Change) {
+        match change {
+            Change::Add(count) => recorder.register_counter(key, &METADATA).increment(count),
+            Change::By(by) => recorder.register_gauge(key, &METADATA).increment(by),
+            Change::To(to) => recorder.register_gauge(key, &METADATA).set(to),
+            Change::Took(took) => recorder.register_histogram(key, &METADATA).record(took),
+        }
     }
 
     /// Registers a counter or gauge with each known value of its label.

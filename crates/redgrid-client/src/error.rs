@@ -103,13 +103,7 @@ impl ServerError {
 
     /// Returns whether the request was certainly not executed.
     pub fn is_not_done(&self) -> bool {
-        match self {
-            ServerError::NotSent { .. }
-            | ServerError::Refused { .. }
-            | ServerError::Unauthorized { .. }
-            | ServerError::ShuttingDown => true,
-            ServerError::Unknown { .. } | ServerError::Decode { .. } => false,
-        }
+        !matches!(self, ServerError::Unknown { .. } | ServerError::Decode { .. })
     }
 
     /// Returns whether the error is [`NotSent`](Self::NotSent),
@@ -233,16 +227,17 @@ impl Code {
     /// versions use the form `ERR Error running script (…): @user_script:3: -READONLY …`, or have
     /// the word elsewhere in the message. All of these forms are recognized.
     pub fn of(message: &str) -> Code {
-        let first = message.split([' ', ':']).next().unwrap_or_default().trim_start_matches('-');
-        if let Some((_, code)) = CODES.iter().find(|(word, _)| *word == first) {
-            return *code;
+        let code = |word: &str| {
+            let word = word.trim_start_matches('-');
+            CODES.iter().find(|(known, _)| *known == word).map(|(_, code)| *code)
+        };
+        let mut words = message.split([' ', ':']);
+        if let Some(code) = words.next().and_then(code) {
+            return code;
         }
         if message.contains("script") {
-            let inside = message.split([' ', ':']).map(|word| word.trim_start_matches('-'));
-            for word in inside {
-                if let Some((_, code)) = CODES.iter().find(|(known, _)| *known == word) {
-                    return *code;
-                }
+            if let Some(code) = words.find_map(code) {
+                return code;
             }
             // Some servers report a denied command or key inside a script by these messages,
             // without the word `NOPERM`.

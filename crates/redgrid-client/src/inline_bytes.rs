@@ -30,19 +30,6 @@ impl InlineBytes {
         Some(self)
     }
 
-    /// Appends a number in decimal. Returns `None` if there is no room for it.
-    pub(crate) fn with_number(self, mut number: u64) -> Option<InlineBytes> {
-        let (mut digits, mut first) = ([0; 20], 20);
-        loop {
-            first -= 1;
-            digits[first] = b"0123456789"[usize::try_from(number % 10).ok()?];
-            number /= 10;
-            if number == 0 {
-                break self.with(&digits[first..]);
-            }
-        }
-    }
-
     pub(crate) fn into_bytes(self) -> Bytes {
         Bytes::from_owner(self)
     }
@@ -59,8 +46,7 @@ pub(crate) fn decimal(number: i64) -> Bytes {
     if let Ok(digit @ 0..10) = usize::try_from(number) {
         return Bytes::from_static(&b"0123456789"[digit..=digit]);
     }
-    let sign = if number < 0 { "-" } else { "" };
-    let text = InlineBytes::new().with(sign.as_bytes()).and_then(|text| text.with_number(number.unsigned_abs()));
+    let text = InlineBytes::new().with(itoa::Buffer::new().format(number).as_bytes());
     text.map_or_else(|| number.to_string().into(), InlineBytes::into_bytes)
 }
 
@@ -80,6 +66,5 @@ mod tests {
         let full = InlineBytes::new().with(&[b'x'; CAPACITY]).map(InlineBytes::into_bytes);
         assert_eq!(full.map(|text| text.len()), Some(CAPACITY));
         assert!(InlineBytes::new().with(&[b'x'; CAPACITY + 1]).is_none());
-        assert!(InlineBytes::new().with(&[b'x'; CAPACITY - 19]).and_then(|text| text.with_number(u64::MAX)).is_none());
     }
 }

@@ -5,7 +5,7 @@ pub use crate::clock::nanos;
 pub use crate::config::settings::{LONGEST_WINDOW, Settings};
 pub use crate::connection::{
     Answer, BackgroundTask, Core, GivenBack, Inner, Kept, Lifecycle, Progress, RequestOutcome, RetryPolicy, Service,
-    ServiceSlot, ServiceStats, Shared, append, inner, is_same, jittered, may_execute_until, once, unless_replaced,
+    ServiceSlot, Shared, append, inner, is_same, jittered, may_execute_until, once, unless_replaced,
 };
 pub use crate::error::after_unanswered;
 pub use crate::participant::participant;

@@ -87,34 +87,6 @@ impl TryFrom<&str> for Name {
     }
 }
 
-impl TryFrom<String> for Name {
-    type Error = InvalidName;
-
-    fn try_from(name: String) -> Result<Self, InvalidName> {
-        Name::new(name)
-    }
-}
-
-impl TryFrom<&String> for Name {
-    type Error = InvalidName;
-
-    fn try_from(name: &String) -> Result<Self, InvalidName> {
-        Name::new(name)
-    }
-}
-
-impl From<Name> for String {
-    fn from(name: Name) -> String {
-        name.as_str().to_owned()
-    }
-}
-
-impl From<&Name> for String {
-    fn from(name: &Name) -> String {
-        name.as_str().to_owned()
-    }
-}
-
 impl AsRef<str> for Name {
     fn as_ref(&self) -> &str {
         &self.0
@@ -230,10 +202,7 @@ pub fn suffixed(key: &[u8], suffix: &str) -> Bytes {
 /// Returns the key in braces, so that the whole key is a hash tag. A key that contains a `{` is
 /// returned unchanged.
 pub fn tagged(key: &[u8]) -> Cow<'_, [u8]> {
-    match key.contains(&b'{') {
-        true => Cow::Borrowed(key),
-        false => Cow::Owned([b"{", key, b"}"].concat()),
-    }
+    if key.contains(&b'{') { Cow::Borrowed(key) } else { Cow::Owned([b"{", key, b"}"].concat()) }
 }
 
 /// Returns whether two keys have the same hash tag, and thus the same slot in every cluster. For a

@@ -12,14 +12,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::connection::{Client, Progress, Request, RetryPolicy};
-use crate::sync::Mutex;
 
-/// The participants of a client, by key.
+/// The participants of a client.
 #[derive(Default)]
-pub(crate) struct Participants(Mutex<ParticipantsState>);
-
-#[derive(Default)]
-struct ParticipantsState {
+pub(crate) struct Participants {
+    /// The numbers in use, by key.
     numbers: HashMap<Bytes, BTreeSet<u32>>,
     /// The leave requests of [armed](Participant::arm) participants, by generation. A leave request
     /// ends the participation.
@@ -28,20 +25,19 @@ struct ParticipantsState {
 }
 
 impl Participants {
-    fn release(&self, key: &Bytes, number: u32) {
-        let mut state = self.0.lock();
-        if let Some(numbers) = state.numbers.get_mut(key) {
+    fn release(&mut self, key: &Bytes, number: u32) {
+        if let Some(numbers) = self.numbers.get_mut(key) {
             numbers.remove(&number);
             if numbers.is_empty() {
-                state.numbers.remove(key);
+                self.numbers.remove(key);
             }
         }
     }
 
     /// Removes and returns all leave requests. The caller must send them: a participant that is
     /// dropped later sends no leave request.
-    pub(crate) fn take_leave_requests(&self) -> Vec<Request> {
-        self.0.lock().leave_requests.drain().map(|(_, request)| request).collect()
+    pub(crate) fn take_leave_requests(&mut self) -> impl Iterator<Item = Request> + use<> {
+        std::mem::take(&mut self.leave_requests).into_values()
     }
 }
 
@@ -50,6 +46,7 @@ impl Participants {
 /// If a participant is dropped while it is [armed](Participant::arm), its leave request is sent in
 /// the background. The number of the participant is reused only after that request has ended. A
 /// client that is shut down sends the leave requests of all its armed participants.
+#[derive(Debug)]
 #[must_use = "dropping it ends the participation"]
 pub struct Participant {
     client: Client,
@@ -73,21 +70,23 @@ impl Participant {
     /// Sets the request that ends the participation. The request is sent when the participant is
     /// dropped. A call of [`disarm`](Participant::disarm) prevents this.
     pub fn arm(&self, leave_request: Request) {
-        self.client.core().participants.0.lock().leave_requests.insert(self.generation, leave_request);
+        self.client.core().participants.lock().leave_requests.insert(self.generation, leave_request);
     }
 
     /// Removes the leave request, so that dropping the participant sends no request.
     pub fn disarm(&self) {
-        let _ = self.client.core().participants.0.lock().leave_requests.remove(&self.generation);
+        self.client.core().participants.lock().leave_requests.remove(&self.generation);
     }
 }
 
 impl Drop for Participant {
     fn drop(&mut self) {
         let core = self.client.core();
-        let Some(leave_request) = core.participants.0.lock().leave_requests.remove(&self.generation) else {
-            return core.participants.release(&self.key, self.number);
+        let mut participants = core.participants.lock();
+        let Some(leave_request) = participants.leave_requests.remove(&self.generation) else {
+            return participants.release(&self.key, self.number);
         };
+        drop(participants);
         // The number is reused only after the request has ended. Otherwise, a new participant with
         // the same number could overwrite the state of the leaving one on the server. The leave
         // request would then have no effect.
@@ -95,24 +94,14 @@ impl Drop for Participant {
         self.client.core().spawn_background(Box::pin(async move {
             let until = core.clock.now() + core.settings.patience();
             let _ = core.exchange(leave_request, until, RetryPolicy::Retries, &Progress::default()).await;
-            core.participants.release(&key, number);
+            core.participants.lock().release(&key, number);
         }));
-    }
-}
-
-impl std::fmt::Debug for Participant {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Participant")
-            .field("key", &self.key)
-            .field("number", &self.number)
-            .field("generation", &self.generation)
-            .finish()
     }
 }
 
 /// Creates a participant with the client's lowest free number for `key`.
 pub fn participant(client: &Client, key: &Bytes) -> Participant {
-    let mut state = client.core().participants.0.lock();
+    let mut state = client.core().participants.lock();
     state.last_generation += 1;
     let generation = state.last_generation;
     let numbers = state.numbers.entry(key.clone()).or_default();

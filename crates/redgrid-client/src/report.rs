@@ -154,7 +154,7 @@ pub fn question(reply_channel: &str) -> String {
     format!("{QUESTION}{reply_channel}")
 }
 
-/// Returns the reply channel of a question.
+/// Parses the payload of a question, and returns the reply channel.
 ///
 /// The payload must be a question of version 1 with a reply channel of this form:
 /// [`REPLY_CHANNEL_PREFIX`], then a UUID with hyphens. Otherwise the result is `None`.
@@ -168,7 +168,7 @@ pub fn parse_question(payload: &[u8]) -> Option<&str> {
     Uuid::try_parse(id).ok().map(|_| channel)
 }
 
-/// Returns the report in an answer.
+/// Parses the payload of an answer, and returns the report.
 ///
 /// The result is `None` if the answer is longer than [`MAX_REPORT_BYTES`], or is not a report.
 pub fn parse_answer(payload: &[u8]) -> Option<ClientReport> {

@@ -19,21 +19,21 @@ use crate::connection::Request;
 /// The text of a script and its hash.
 pub struct ScriptText {
     name: Cow<'static, str>,
-    /// Texts that several scripts share. On first use, they are prepended to the script's own text.
+    /// Texts that several scripts share. They precede the script's own text.
     preludes: [&'static str; 2],
     text: Cow<'static, str>,
-    full_text: OnceLock<String>,
-    bytes: OnceLock<Bytes>,
+    /// The preludes and the text, once they are needed.
+    full_text: OnceLock<Bytes>,
     sha: OnceLock<Bytes>,
 }
 
 impl ScriptText {
     pub(crate) const fn new(name: &'static str, text: &'static str) -> Self {
-        ScriptText::from_parts(Cow::Borrowed(name), [""; 2], Cow::Borrowed(text))
+        ScriptText::with_preludes([""; 2], Cow::Borrowed(name), Cow::Borrowed(text))
     }
 
-    const fn from_parts(name: Cow<'static, str>, preludes: [&'static str; 2], text: Cow<'static, str>) -> Self {
-        ScriptText { name, preludes, text, full_text: OnceLock::new(), bytes: OnceLock::new(), sha: OnceLock::new() }
+    const fn with_preludes(preludes: [&'static str; 2], name: Cow<'static, str>, text: Cow<'static, str>) -> Self {
+        ScriptText { name, preludes, text, full_text: OnceLock::new(), sha: OnceLock::new() }
     }
 
     /// Returns the script's name in errors and traces, such as `lock/acquire`.
@@ -43,20 +43,17 @@ impl ScriptText {
 
     /// Returns the script's Lua source, including the preludes.
     pub fn text(&self) -> &str {
-        match self.preludes {
-            ["", ""] => &self.text,
-            [first, second] => self.full_text.get_or_init(|| [first, second, &self.text].concat()),
-        }
+        std::str::from_utf8(self.bytes()).unwrap_or_default()
     }
 
     /// Returns the script's Lua source as an argument of a request.
-    pub(crate) fn bytes(&self) -> Bytes {
-        self.bytes.get_or_init(|| Bytes::copy_from_slice(self.text().as_bytes())).clone()
+    pub(crate) fn bytes(&self) -> &Bytes {
+        self.full_text.get_or_init(|| [self.preludes[0], self.preludes[1], &*self.text].concat().into())
     }
 
     /// Returns the SHA-1 of the text in lower-case hex. Servers identify the script by it.
     pub fn sha(&self) -> &Bytes {
-        self.sha.get_or_init(|| sha1_smol::Sha1::from(self.text()).digest().to_string().into())
+        self.sha.get_or_init(|| sha1_smol::Sha1::from(self.bytes()).digest().to_string().into())
     }
 }
 
@@ -93,7 +90,7 @@ pub struct OwnedScript(Arc<ScriptText>);
 impl OwnedScript {
     /// Creates a script from its name (for errors) and text.
     pub fn new(name: impl Into<Cow<'static, str>>, text: impl Into<Cow<'static, str>>) -> Self {
-        OwnedScript(Arc::new(ScriptText::from_parts(name.into(), [""; 2], text.into())))
+        OwnedScript(Arc::new(ScriptText::with_preludes([""; 2], name.into(), text.into())))
     }
 
     /// Returns a call of the script with these keys, which must share a slot. Add arguments to the
@@ -160,7 +157,7 @@ impl BulkScript {
 
     /// Creates a script that begins with `preludes`, texts that several scripts share.
     pub const fn with_preludes(preludes: [&'static str; 2], name: &'static str, text: &'static str) -> Self {
-        BulkScript(ScriptText::from_parts(Cow::Borrowed(name), preludes, Cow::Borrowed(text)))
+        BulkScript(ScriptText::with_preludes(preludes, Cow::Borrowed(name), Cow::Borrowed(text)))
     }
 
     /// Returns a call of the script with these keys. Add arguments to the returned request.

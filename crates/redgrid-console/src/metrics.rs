@@ -14,8 +14,8 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures_util::future::join_all;
 use redgrid_core::observe::fleet::{
-    CLIENTS, DOCTOR_FINDINGS, HOLDERS_GONE, LOCKS_HELD, NODE_UP, QUEUE_DEAD, QUEUE_MESSAGES, QUEUE_OLDEST, REPLICA_LAG,
-    SCRAPE_SECONDS, SEMAPHORE_PERMITS, SWEEP_AGE,
+    CLIENTS, COLLECTOR_SECONDS, DOCTOR_FINDINGS, HOLDERS_GONE, LOCKS_HELD, NODE_UP, QUEUE_DEAD, QUEUE_MESSAGES,
+    QUEUE_OLDEST, REPLICA_LAG, SCRAPE_SECONDS, SEMAPHORE_PERMITS, SWEEP_AGE,
 };
 use redgrid_core::observe::{FLEET_METRICS, Form, Metric};
 use redgrid_core::permits::SemaphoreHandle;
@@ -143,6 +143,7 @@ async fn scrape(app: &App, scrapes: &Scrapes) -> String {
     },);
     add_snapshot(&mut samples, &snapshot, now_ms(), scrapes.started);
     samples.add(&SCRAPE_SECONDS, &[], began.elapsed().as_secs_f64());
+    samples.add(&COLLECTOR_SECONDS, &[], app.collector.cost.total().as_secs_f64());
     samples.text()
 }
 

@@ -59,15 +59,15 @@ impl BackgroundClient {
         self.core.life.closes_by()
     }
 
-    /// Completes when `delay` has passed since the shutdown began. If the shutdown began before
-    /// this call, `delay` is measured from this call.
+    /// Waits until the shutdown begins, and then for `delay`. If the shutdown has already begun,
+    /// waits for `delay` from this call.
     ///
     /// It completes earlier if `delay` would leave too little time for cleanup. The time for
     /// cleanup is a quarter of the shutdown's remaining time, but at most 1 s.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future changes nothing. The next call measures `delay` from its own start.
+    /// Dropping the future changes nothing. The next call begins the wait anew.
     pub async fn nearly_closed(&self, delay: Duration) {
         self.closing().await;
         let now = self.core.clock.now();
@@ -76,22 +76,12 @@ impl BackgroundClient {
         self.core.clock.sleep_until(now + left.min(delay)).await;
     }
 
-    /// Subscribes to a channel at the primary of `key`, whatever `subscription_mode` says.
+    /// Subscribes to channels in the slot of `key`, at its primary, whatever `subscription_mode`
+    /// says.
     ///
-    /// So the primary includes this client when it counts the receivers of a message.
-    pub fn subscribe_at_primary(&self, channel: Bytes, key: &Bytes) -> OrderedSubscription {
-        self.core.subscriptions.subscribe_ordered_at_primary([channel], key)
-    }
-
-    /// Subscribes to several channels in the slot of `key`, at its primary, whatever
-    /// `subscription_mode` says.
-    ///
-    /// Messages arrive in the order in which they are published.
-    pub fn subscribe_all_at_primary(
-        &self,
-        channels: impl IntoIterator<Item = Bytes>,
-        key: &Bytes,
-    ) -> OrderedSubscription {
+    /// So the primary includes this client when it counts the receivers of a message. Messages
+    /// arrive in the order in which they are published.
+    pub fn subscribe_at_primary(&self, channels: impl IntoIterator<Item = Bytes>, key: &Bytes) -> OrderedSubscription {
         self.core.subscriptions.subscribe_ordered_at_primary(channels, key)
     }
 
@@ -138,8 +128,4 @@ impl BackgroundClient {
     }
 }
 
-impl std::fmt::Debug for BackgroundClient {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("BackgroundClient").field("client", &self.core.id).finish_non_exhaustive()
-    }
-}
+crate::debug_fields!(BackgroundClient, |it| client: it.core.id);

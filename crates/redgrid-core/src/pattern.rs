@@ -9,74 +9,59 @@
 /// `[^a-z]` one byte outside it. `\` escapes the next byte. The server, too, matches bytes instead
 /// of characters. The number of steps is at most proportional to the length of the pattern times
 /// the length of the text.
-pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut at, mut consumed) = (0, 0);
-    // The star that was reached last: its position in the pattern, and the end of the text that it
-    // matches.
-    let mut star: Option<(usize, usize)> = None;
+pub(crate) fn matches(mut pattern: &[u8], mut text: &[u8]) -> bool {
+    // The pattern after the last star, and the text after the bytes that this star matches.
+    let mut star: Option<(&[u8], &[u8])> = None;
     loop {
-        match pattern.get(at) {
-            Some(b'*') => {
-                star = Some((at, consumed));
-                at += 1;
-                continue;
-            }
-            Some(_) if consumed < text.len() => {
-                let (matched, next) = match_one(pattern, at, text[consumed]);
-                if matched {
-                    (at, consumed) = (next, consumed + 1);
-                    continue;
-                }
-            }
-            None if consumed == text.len() => return true,
-            _ => {}
+        if let [b'*', rest @ ..] = pattern {
+            star = Some((rest, text));
+            pattern = rest;
+            continue;
         }
-        // The rest of the pattern does not match here, so the last star has to match one more byte.
-        match star {
-            Some((star_at, star_end)) if star_end < text.len() => {
-                star = Some((star_at, star_end + 1));
-                (at, consumed) = (star_at + 1, star_end + 1);
-            }
-            _ => return false,
+        if pattern.is_empty() && text.is_empty() {
+            return true;
         }
+        let matched = text.split_first().and_then(|(byte, others)| Some((match_one(pattern, *byte)?, others)));
+        (pattern, text) = match (matched, star) {
+            (Some(rest), _) => rest,
+            // The rest of the pattern does not match here, so the last star has to match one more
+            // byte.
+            (None, Some((after_star, [_, others @ ..]))) => {
+                star = Some((after_star, others));
+                (after_star, others)
+            }
+            (None, _) => return false,
+        };
     }
 }
 
-/// Returns whether a byte matches the element of the pattern at `at`, and the position of the next
-/// element.
-fn match_one(pattern: &[u8], at: usize, byte: u8) -> (bool, usize) {
-    match pattern[at] {
-        b'?' => (true, at + 1),
-        b'\\' if at + 1 < pattern.len() => (pattern[at + 1] == byte, at + 2),
-        b'[' => match_class(pattern, at + 1, byte),
-        exact => (exact == byte, at + 1),
+/// Returns the pattern after its first element, if that element matches a byte.
+fn match_one(pattern: &[u8], byte: u8) -> Option<&[u8]> {
+    match pattern {
+        [] => None,
+        [b'?', rest @ ..] => Some(rest),
+        [b'[', class @ ..] => match_class(class, byte),
+        [b'\\', exact, rest @ ..] | [exact, rest @ ..] => (*exact == byte).then_some(rest),
     }
 }
 
-/// Does the same as `match_one` for a class in brackets. `at` is the position after the opening
-/// bracket. If the closing bracket is missing, the class ends with the pattern, as on the server.
-fn match_class(pattern: &[u8], mut at: usize, byte: u8) -> (bool, usize) {
-    let negated = pattern.get(at) == Some(&b'^');
-    at += usize::from(negated);
+/// Does the same as `match_one` for a class, without its opening bracket. If the closing bracket is
+/// missing, the class ends with the pattern, as on the server.
+fn match_class(class: &[u8], byte: u8) -> Option<&[u8]> {
+    let (negated, mut class) = match class {
+        [b'^', rest @ ..] => (true, rest),
+        _ => (false, class),
+    };
     let mut matched = false;
     loop {
-        match pattern.get(at) {
-            None => return (matched != negated, at),
-            Some(b']') => return (matched != negated, at + 1),
-            Some(b'\\') if at + 1 < pattern.len() => {
-                matched |= pattern[at + 1] == byte;
-                at += 2;
-            }
-            Some(&first) if pattern.get(at + 1) == Some(&b'-') && at + 2 < pattern.len() => {
-                let (low, high) = (first.min(pattern[at + 2]), first.max(pattern[at + 2]));
-                matched |= (low..=high).contains(&byte);
-                at += 3;
-            }
-            Some(&exact) => {
-                matched |= exact == byte;
-                at += 1;
-            }
-        }
+        let (low, high, rest) = match class {
+            [] | [b']', ..] => return (matched != negated).then_some(class.get(1..).unwrap_or_default()),
+            [b'\\', exact, rest @ ..] => (exact, exact, rest),
+            [first, b'-', last, rest @ ..] => (first.min(last), first.max(last), rest),
+            [exact, rest @ ..] => (exact, exact, rest),
+        };
+        matched |= (low..=high).contains(&&byte);
+        class = rest;
     }
 }
 

@@ -6,9 +6,9 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use redgrid_client::internal::{BackgroundTask, Core, Service, ServiceStats, inner};
+use redgrid_client::internal::{BackgroundTask, Core, Service, inner};
 use redgrid_client::report::ClientReport;
-use redgrid_client::{ChannelEvent, Client, Server};
+use redgrid_client::{ChannelEvent, Client, ClientStats, Server};
 use tokio::task::JoinSet;
 
 use crate::introspection::{EventLog, Gathered};
@@ -30,7 +30,7 @@ impl Holdings {
         let unpolled = Arc::<UnpolledRegistry>::default();
         let events = EventLog::new(core);
         let table = Table::new(Arc::clone(core), Arc::clone(&unpolled), Arc::clone(&events));
-        let semaphores = SemaphoreRegistry::new(core, Arc::clone(&unpolled), Arc::clone(&events));
+        let semaphores = SemaphoreRegistry::new(Arc::clone(core), Arc::clone(&unpolled), Arc::clone(&events));
         Holdings { core: Arc::clone(core), table, semaphores, unpolled, events }
     }
 }
@@ -84,12 +84,13 @@ impl Service for Holdings {
         [self.table.held_names(), self.semaphores.held_names()].concat()
     }
 
-    fn stats(&self) -> ServiceStats {
-        let (names, permits, waiting) = self.semaphores.stats();
-        ServiceStats {
-            names: self.table.names() + names,
-            holds: self.table.holds() + permits,
-            waiting: self.table.waiting() + waiting,
+    fn stats(&self) -> ClientStats {
+        let (locks, permits) = (self.table.stats(), self.semaphores.stats());
+        ClientStats {
+            names: locks.names + permits.names,
+            holds: locks.holds + permits.holds,
+            waiting: locks.waiting + permits.waiting,
+            ..ClientStats::default()
         }
     }
 }

@@ -11,13 +11,17 @@
 //! while nothing is registered.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
-use std::task::{Context, Waker};
+use std::pin::Pin;
+use std::sync::{self, Arc, MutexGuard, TryLockError, Weak};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use redgrid_client::Client;
 pub(crate) use redgrid_client::internal::BackgroundTask;
-use redgrid_client::internal::Core;
-use tokio::sync::Notify;
+use redgrid_client::internal::{Core, Mutex};
+use tokio::sync::{Notify, oneshot};
+
+use crate::service::ClientParts;
 
 /// Interval of the checks while something is registered.
 const TICK: Duration = Duration::from_millis(250);
@@ -115,22 +119,18 @@ impl UnpolledRegistry {
         push: impl FnOnce(&mut RegistryState, Weak<dyn Unpolled>),
     ) {
         let entry: Weak<dyn Unpolled> = Arc::<T>::downgrade(entry);
-        let mut state = self.state();
+        let mut state = self.state.lock();
         push(&mut state, entry);
         if !std::mem::replace(&mut state.checking, true) {
             self.registered.notify_one();
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, RegistryState> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
     /// Advances the tick. Returns the entries to be given up, and whether other entries are still
     /// registered.
     fn tick(&self) -> (Vec<Arc<dyn Unpolled>>, bool) {
         let mut due = Vec::new();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.tick += 1;
         let tick = state.tick;
         if let Some(tick) = tick.checked_sub(INLINE_TICKS) {
@@ -164,42 +164,31 @@ impl UnpolledRegistry {
 
 /// A grant on its way to its caller. If the caller does not take the grant within a second, the
 /// grant is dropped.
-pub struct Offer<T>(Arc<Cell<T>>);
-
-struct Cell<T>(Mutex<Option<T>>);
-
-impl<T> Cell<T> {
-    fn take(&self) -> Option<T> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
-    }
-}
+pub struct Offer<T>(Arc<Mutex<Option<T>>>);
 
 impl<T: Send + 'static> Offer<T> {
     pub(crate) fn new(registry: &UnpolledRegistry, value: T) -> Self {
-        let cell = Arc::new(Cell(Mutex::new(Some(value))));
+        let cell = Arc::new(Mutex::new(Some(value)));
         registry.register_unclaimed(&cell);
         Offer(cell)
     }
 
     /// Takes the grant. Returns `None` if the caller was too late and the grant was given up.
     pub fn take(self) -> Option<T> {
-        self.0.take()
+        self.0.lock().take()
     }
 }
 
-impl<T: Send> Unpolled for Cell<T> {
+impl<T: Send> Unpolled for Mutex<Option<T>> {
     fn give_up(self: Arc<Self>) -> Option<BackgroundTask> {
-        // `take` unlocks the mutex before the grant is dropped, because the drop can run any code.
-        drop(self.take());
+        // The mutex is unlocked before the grant is dropped, because the drop can run any code.
+        let grant = self.lock().take();
+        drop(grant);
         None
     }
 }
 
-impl<T> std::fmt::Debug for Offer<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Offer").finish_non_exhaustive()
-    }
-}
+crate::debug_fields!([T] Offer<T>, |_it|);
 
 /// A request that its caller polls in place until a task has to continue it.
 ///
@@ -209,7 +198,7 @@ impl<T> std::fmt::Debug for Offer<T> {
 /// because the caller may have stopped polling. The request delivers its result itself, so any task
 /// can poll it.
 #[derive(Clone)]
-pub(crate) struct InlineTask(Arc<Mutex<Inner>>);
+pub(crate) struct InlineTask(Arc<sync::Mutex<Inner>>);
 
 struct Inner {
     work: Option<BackgroundTask>,
@@ -225,12 +214,12 @@ impl InlineTask {
     /// If the caller does not poll, the work stays unfinished until another request moves it to a
     /// task.
     pub(crate) fn new(work: BackgroundTask) -> Self {
-        InlineTask(Arc::new(Mutex::new(Inner { work: Some(work), caller: None })))
+        InlineTask(Arc::new(sync::Mutex::new(Inner { work: Some(work), caller: None })))
     }
 
     /// Creates work that can acquire or release something for which others wait.
     ///
-    /// If the work is still in place after a quarter to half a second, it moves to a task.
+    /// If the caller has not polled the work within 250 to 500 ms, the work moves to a task.
     pub(crate) fn observed(unpolled: &UnpolledRegistry, work: BackgroundTask) -> Self {
         let inline_task = InlineTask::new(work);
         unpolled.register_inline(&inline_task.0);
@@ -284,7 +273,44 @@ impl InlineTask {
     }
 }
 
-impl Unpolled for Mutex<Inner> {
+/// A future for a result that a task or an [`InlineTask`] sends. While the work is in place,
+/// polling this future also polls the work.
+///
+/// If the future is dropped, a task of the client continues the work. The output is `None` if the
+/// work ends without a result.
+pub(crate) struct InPlace<T> {
+    /// This handle also keeps the client alive during the wait.
+    pub(crate) client: Client,
+    pub(crate) receiver: oneshot::Receiver<T>,
+    pub(crate) task: Option<InlineTask>,
+}
+
+impl<T> Future for InPlace<T> {
+    type Output = Option<T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        if self.task.as_ref().is_some_and(|task| task.poll(cx)) {
+            // The receiver is not polled, because that would register this task to be woken when
+            // the result is sent. This wake-up would be needless: the task itself polls the work
+            // that sends the result.
+            return match self.receiver.try_recv() {
+                Err(oneshot::error::TryRecvError::Empty) => Poll::Pending,
+                result => Poll::Ready(result.ok()),
+            };
+        }
+        Pin::new(&mut self.receiver).poll(cx).map(Result::ok)
+    }
+}
+
+impl<T> Drop for InPlace<T> {
+    fn drop(&mut self) {
+        if let Some(work) = self.task.take().and_then(|task| task.take()) {
+            self.client.core().spawn_background(work);
+        }
+    }
+}
+
+impl Unpolled for sync::Mutex<Inner> {
     fn give_up(self: Arc<Self>) -> Option<BackgroundTask> {
         InlineTask(self).take()
     }

@@ -19,10 +19,11 @@ mod task;
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use redgrid_client::internal::Mutex;
 use redgrid_client::{ChannelEvent, Client, OrderedSubscription, ServerError};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::unconstrained;
@@ -211,7 +212,7 @@ impl<R: Resource> WaitQueue<R> {
 
     /// Adds a waiter.
     pub fn enter(self: &Arc<Self>, request: R::Request) -> Waiter<R> {
-        self.add(self.state(), request)
+        self.add(self.state.lock(), request)
     }
 
     fn add(self: &Arc<Self>, mut state: MutexGuard<'_, State<R>>, request: R::Request) -> Waiter<R> {
@@ -234,18 +235,18 @@ impl<R: Resource> WaitQueue<R> {
 
     /// Schedules a poll if there are waiters.
     pub fn poll_soon(&self) {
-        self.state().is_due = true;
+        self.state.lock().is_due = true;
         self.changed.notify_one();
     }
 
     /// Returns the ids of the first waiters, up to `limit`, in order of arrival.
     pub fn first_waiters(&self, limit: usize) -> Vec<WaiterId> {
-        self.state().waiters.keys().take(limit).copied().collect()
+        self.state.lock().waiters.keys().take(limit).copied().collect()
     }
 
     /// Ends the wait of one waiter. Does nothing if the wait was cancelled.
     pub fn complete(&self, id: WaiterId, outcome: impl FnOnce() -> R::Outcome) {
-        let waiter = self.state().waiters.remove(&id);
+        let waiter = self.state.lock().waiters.remove(&id);
         if let Some(waiter) = waiter {
             // The caller may be dropped at any time. If it has not taken the outcome by then, the
             // outcome is dropped, too.
@@ -270,7 +271,7 @@ impl<R: Resource> WaitQueue<R> {
     }
 
     fn end_below(&self, id: WaiterId, matches: impl Fn(&R::Request) -> bool, end: impl Fn() -> WaitEnd<R::Outcome>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let matching = state.waiters.range(..id).filter(|(_, waiter)| matches(&waiter.request));
         let matching: Vec<WaiterId> = matching.map(|(id, _)| *id).collect();
         let ended: Vec<Entry<R>> = matching.iter().filter_map(|id| state.waiters.remove(id)).collect();
@@ -278,10 +279,6 @@ impl<R: Resource> WaitQueue<R> {
         for waiter in ended {
             let _ = waiter.end.send(end());
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State<R>> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -327,21 +324,21 @@ impl<R: Resource> Waiter<R> {
     /// Returns whether a poll for this waiter was answered, and no poll is overdue. If so, the
     /// waiter has to wait according to the last reply.
     pub fn is_current(&self) -> bool {
-        let (now, state) = (self.queue.client.clock().now(), self.queue.state());
+        let (now, state) = (self.queue.client.clock().now(), self.queue.state.lock());
         self.id < state.replied_to && now <= state.current_until
     }
 
     /// Returns the error of a wait that timed out without contact; `None` if there was contact with
     /// the server.
     pub fn out_of_contact(&self) -> Option<ServerError> {
-        let answered = self.queue.state().answered;
+        let answered = self.queue.state.lock().answered;
         self.queue.client.out_of_contact(self.queue.resource.key(), answered)
     }
 }
 
 impl<R: Resource> Drop for Waiter<R> {
     fn drop(&mut self) {
-        let mut state = self.queue.state();
+        let mut state = self.queue.state.lock();
         // The request is dropped only after the mutex is unlocked, because its destructor may run
         // any code.
         let cancelled = state.waiters.remove(&self.id);

@@ -108,7 +108,21 @@ impl Inspector {
         &self,
         filter: &ObjectFilter,
     ) -> impl Stream<Item = Result<ObjectView, InspectError>> + Send + use<> {
-        let mut keys = Keys::new(&self.client).objects().page(PAGE).rest(filter.rest);
+        self.objects_timed(filter, |_| {})
+    }
+
+    /// Returns the same stream as [`objects`](Inspector::objects), and calls a function with the
+    /// duration of each page: the time from its request to that of the next page, without the rest.
+    ///
+    /// # Errors
+    ///
+    /// As for [`objects`](Inspector::objects).
+    pub fn objects_timed<F: FnMut(Duration) + Send + 'static>(
+        &self,
+        filter: &ObjectFilter,
+        on_page: F,
+    ) -> impl Stream<Item = Result<ObjectView, InspectError>> + Send + use<F> {
+        let mut keys = Keys::new(&self.client).objects().page(PAGE).rest(filter.rest).on_page(on_page);
         // The pattern `*` is omitted, so that the server compares nothing.
         if !filter.pattern.is_empty() && filter.pattern != "*" {
             keys = keys.matching(filter.pattern.clone());

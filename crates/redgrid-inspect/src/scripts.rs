@@ -1,14 +1,12 @@
 //! The scripts, which only read. The header of each of them is its contract.
 
 use redgrid_core::BulkScript;
-
-/// The functions that recognize holder fields.
-const HOLDERS: &str = include_str!("scripts/holders.lua");
+use redgrid_keys::HOLDERS_LUA;
 
 pub(crate) static LOCK: BulkScript =
-    BulkScript::with_preludes([HOLDERS, ""], "inspect/lock", include_str!("scripts/lock.lua"));
+    BulkScript::with_preludes([HOLDERS_LUA, ""], "inspect/lock", include_str!("scripts/lock.lua"));
 pub(crate) static CLASSIFY: BulkScript =
-    BulkScript::with_preludes([HOLDERS, ""], "inspect/classify", include_str!("scripts/classify.lua"));
+    BulkScript::with_preludes([HOLDERS_LUA, ""], "inspect/classify", include_str!("scripts/classify.lua"));
 pub(crate) static QUEUE: BulkScript = BulkScript::new("inspect/queue", include_str!("scripts/queue.lua"));
 pub(crate) static SYNCHRONIZER: BulkScript =
     BulkScript::new("inspect/synchronizer", include_str!("scripts/synchronizer.lua"));

@@ -15,24 +15,31 @@ use crate::key_ownership::{self, existence_row, key_row};
 use crate::multimap;
 use crate::{Key, KeysError, NotDone, ToKey};
 
-/// A script that starts with ownership.lua.
+/// A script that starts with these preludes.
 macro_rules! script {
-    ($name:literal) => {
+    ($name:literal: $($prelude:literal)*) => {
         BulkScript::new(
             concat!("keys/", $name),
-            concat!(include_str!("scripts/ownership.lua"), include_str!(concat!("scripts/", $name, ".lua"))),
+            concat!(
+                $(include_str!(concat!("scripts/", $prelude, ".lua")),)*
+                include_str!(concat!("scripts/", $name, ".lua")),
+            ),
         )
     };
 }
 
-static REMOVE: BulkScript = script!("remove");
-static EXPIRE: BulkScript = script!("expire");
-static COUNT: BulkScript = script!("count");
-static LIFETIMES: BulkScript = script!("lifetimes");
+static REMOVE: BulkScript = script!("remove": "holders" "ownership" "exclusion");
+static EXPIRE: BulkScript = script!("expire": "holders" "ownership" "exclusion");
+static COUNT: BulkScript = script!("count": "ownership");
+static LIFETIMES: BulkScript = script!("lifetimes": "ownership");
+static OWN_KEY: BulkScript = script!("own_key": "holders");
 
 /// The status of an object that may be a multimap. The script has not changed it: the client
 /// handles it.
 const MAY_BE_MULTIMAP: i64 = -3;
+
+/// The status of a held lock, which was not changed.
+pub(crate) const IS_LOCK: i64 = -4;
 
 /// The maximum number of keys of a script. It is limited because the script blocks the server.
 const MAX_KEYS: usize = 1_000;
@@ -44,30 +51,43 @@ pub(crate) const MAX_IN_FLIGHT: usize = 16;
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
     /// Deletes them with DEL or UNLINK.
-    Remove(&'static str),
+    Remove(&'static str, Locks),
     /// Changes their TTLs with PEXPIRE, PEXPIREAT or PERSIST, and the time.
-    Expire(&'static str, Option<Bytes>),
+    Expire(&'static str, Option<Bytes>, Locks),
     /// Counts the existing ones with EXISTS or TOUCH.
     Count(&'static str),
     Lifetimes,
 }
 
+/// Whether a change applies to held locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Locks {
+    /// It applies to them as to other objects.
+    Included,
+    /// They stay as they are, with the status [`IS_LOCK`].
+    Excluded,
+}
+
 impl Operation {
     fn command(&self) -> &'static str {
         match self {
-            Operation::Remove(command) | Operation::Expire(command, _) | Operation::Count(command) => command,
+            Operation::Remove(command, _) | Operation::Expire(command, ..) | Operation::Count(command) => command,
             Operation::Lifetimes => "PTTL",
         }
     }
 
     fn is_change(&self) -> bool {
-        matches!(self, Operation::Remove(_) | Operation::Expire(..))
+        matches!(self, Operation::Remove(..) | Operation::Expire(..))
+    }
+
+    fn excludes_locks(&self) -> bool {
+        matches!(self, Operation::Remove(_, Locks::Excluded) | Operation::Expire(.., Locks::Excluded))
     }
 
     /// Returns the keys of an object that the operation needs.
     fn key_row(&self, object: &[u8]) -> Vec<Bytes> {
         match self {
-            Operation::Remove(_) | Operation::Expire(..) => key_row(object),
+            Operation::Remove(..) | Operation::Expire(..) => key_row(object),
             Operation::Count(_) | Operation::Lifetimes => existence_row(object),
         }
     }
@@ -76,17 +96,22 @@ impl Operation {
     /// change objects that may be multimaps.
     fn request(&self, rows: &[Vec<Bytes>], leaves_multimaps: bool) -> Request {
         let script = match self {
-            Operation::Remove(_) => &REMOVE,
+            Operation::Remove(..) => &REMOVE,
             Operation::Expire(..) => &EXPIRE,
             Operation::Count(_) => &COUNT,
             Operation::Lifetimes => &LIFETIMES,
         };
         let width = rows.first().map_or(0, Vec::len);
         let request = script.with(rows.iter().flatten().cloned()).arg(self.command()).arg(width.to_string());
-        let mode = if leaves_multimaps { "skip_multimaps" } else { "" };
+        let excluded = match (leaves_multimaps, self.excludes_locks()) {
+            (true, true) => "multimaps locks",
+            (true, false) => "multimaps",
+            (false, true) => "locks",
+            (false, false) => "",
+        };
         match self {
-            Operation::Expire(_, Some(time)) => request.arg(mode).arg(time.clone()),
-            Operation::Expire(_, None) | Operation::Remove(_) => request.arg(mode),
+            Operation::Expire(_, Some(time), _) => request.arg(excluded).arg(time.clone()),
+            Operation::Expire(_, None, _) | Operation::Remove(..) => request.arg(excluded),
             Operation::Count(_) | Operation::Lifetimes => request.idempotent(),
         }
     }
@@ -95,7 +120,7 @@ impl Operation {
     async fn apply_to_multimap(&self, client: &Client, key: &Key, object: &Bytes) -> Result<i64, ServerError> {
         let found = multimap::detect(client, object).await?;
         match (self, found) {
-            (Operation::Expire(command, millis), Some(found)) => {
+            (Operation::Expire(command, millis, _), Some(found)) => {
                 let not_sent =
                     |invalid: redgrid_core::InvalidName| ServerError::NotSent { reason: invalid.to_string().into() };
                 let name: Name = key.name().map_err(not_sent)?;
@@ -108,7 +133,8 @@ impl Operation {
         // Keys that were inserted meanwhile form a new multimap with this name. It is not deleted.
         let removed = client.run_same_slot::<Vec<i64>>(self.request(&[self.key_row(object)], false)).await;
         let statuses = removed.map_err(|error| if found.is_some() { partially_done(error) } else { error })?;
-        Ok(statuses.first().copied().unwrap_or(0).max(i64::from(found.is_some())))
+        let status = statuses.first().copied().unwrap_or(0);
+        Ok(if found.is_some() { status.max(1) } else { status })
     }
 
     /// Applies the operation to an object that has keys on both nodes of a migration.
@@ -123,15 +149,18 @@ impl Operation {
         let candidates = suffixed_companions(object);
         keys.retain(|key| companions.contains(key) || !candidates.contains(key));
         let mut status = if matches!(self, Operation::Lifetimes) { -2 } else { 0 };
-        if let (Operation::Remove(_), Some(_)) = (self, multimap::detect(client, object).await?) {
+        if let (Operation::Remove(..), Some(_)) = (self, multimap::detect(client, object).await?) {
             multimap::remove(client, object).await?;
             status = 1;
         }
         for key in keys {
-            let request = Request::command(self.command()).key(key);
+            let request = match self.excludes_locks() && key == *object {
+                true => OWN_KEY.with([key]).arg(self.command()),
+                false => Request::command(self.command()).key(key),
+            };
             let request = match self {
-                Operation::Expire(_, Some(time)) => request.arg(time.clone()),
-                Operation::Expire(_, None) | Operation::Remove(_) => request,
+                Operation::Expire(_, Some(time), _) => request.arg(time.clone()),
+                Operation::Expire(_, None, _) | Operation::Remove(..) => request,
                 Operation::Count(_) | Operation::Lifetimes => request.idempotent(),
             };
             let reply: i64 = match client.run(request).await {
@@ -139,6 +168,9 @@ impl Operation {
                 Err(error) => return Err(if self.is_change() && status > 0 { partially_done(error) } else { error }),
             };
             match self {
+                // The companions are those of the lock. If a multimap was deleted before, the lock
+                // was acquired since.
+                _ if reply == IS_LOCK && self.excludes_locks() => return Ok(if status > 0 { status } else { reply }),
                 Operation::Lifetimes if status == -2 => status = reply,
                 Operation::Lifetimes => {}
                 _ => status = status.max(reply.min(1)),

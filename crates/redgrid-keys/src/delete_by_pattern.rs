@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use redgrid_core::{IntoArg, Request};
 
-use crate::bulk::{MAX_IN_FLIGHT, Operation, Outcomes, apply_to_each, tally};
+use crate::bulk::{Locks, MAX_IN_FLIGHT, Operation, Outcomes, apply_to_each, tally};
 use crate::key_ownership::key_row;
 use crate::scan::{Include, Scan, ScanOptions};
 use crate::{Key, Keys, KeysError};
@@ -49,7 +49,7 @@ impl Keys {
             // Only objects are counted, so these keys are not.
             let (_, single_failed) = tally(unlink_each(self, single).await);
             let objects = objects.into_values().collect();
-            let outcomes = apply_to_each(&self.client, objects, &Operation::Remove("UNLINK")).await;
+            let outcomes = apply_to_each(&self.client, objects, &Operation::Remove("UNLINK", Locks::Included)).await;
             let (done, objects_failed) = tally(outcomes);
             deleted += done;
             let failed: Vec<_> = single_failed.into_iter().chain(objects_failed).collect();

@@ -10,7 +10,7 @@ use redgrid_core::object::key_ownership::{owned_keys, primary_keys, suffixed_com
 use redgrid_core::object::{Layout, Lifetime, Object, ObjectError, layouts};
 use redgrid_core::{Client, LIFETIMES, LIFETIMES_EXPECTED, Name, Request, TIMES_EXPECTED, describe_time, unix_millis};
 
-use crate::bulk::{Operation, apply_to_each, count_done, to_keys};
+use crate::bulk::{Locks, Operation, apply_to_each, count_done, to_keys};
 use crate::key::Kind;
 use crate::key_ownership;
 use crate::multimap::{self, MultimapKind};
@@ -122,7 +122,7 @@ impl Keys {
     /// A request that was already sent is executed even if the future is dropped. While a slot
     /// moves, it may affect only some keys of an object.
     pub async fn delete<K: ToKey>(&self, names: impl IntoIterator<Item = K>) -> Result<u64, KeysError> {
-        self.apply(names, Operation::Remove("DEL")).await
+        self.apply(names, Operation::Remove("DEL", Locks::Included)).await
     }
 
     /// Deletes objects like [`Keys::delete`], while the servers free the memory in the background.
@@ -133,7 +133,7 @@ impl Keys {
     ///
     /// As for [`Keys::delete`].
     pub async fn unlink<K: ToKey>(&self, names: impl IntoIterator<Item = K>) -> Result<u64, KeysError> {
-        self.apply(names, Operation::Remove("UNLINK")).await
+        self.apply(names, Operation::Remove("UNLINK", Locks::Included)).await
     }
 
     /// Sets a TTL of 1 ms to 3650 days on objects and all keys that belong to them, and returns the
@@ -158,7 +158,8 @@ impl Keys {
         if !LIFETIMES.contains(&lifetime) {
             return Err(KeysError::invalid("lifetime", LIFETIMES_EXPECTED, format!("{lifetime:?}")));
         }
-        self.apply(names, Operation::Expire("PEXPIRE", Some(lifetime.as_millis().to_string().into()))).await
+        self.apply(names, Operation::Expire("PEXPIRE", Some(lifetime.as_millis().to_string().into()), Locks::Included))
+            .await
     }
 
     /// Sets the expiry time of objects and all keys that belong to them, by the servers' clocks,
@@ -177,7 +178,7 @@ impl Keys {
     ) -> Result<u64, KeysError> {
         let millis =
             unix_millis(at).ok_or_else(|| KeysError::invalid("lifetime", TIMES_EXPECTED, describe_time(at)))?;
-        self.apply(names, Operation::Expire("PEXPIREAT", Some(millis.to_string().into()))).await
+        self.apply(names, Operation::Expire("PEXPIREAT", Some(millis.to_string().into()), Locks::Included)).await
     }
 
     /// Removes the TTLs of objects, and returns the number of objects that had one.
@@ -189,7 +190,7 @@ impl Keys {
     /// As for [`Keys::expire_in`].
     #[doc(alias = "clearExpire")]
     pub async fn persist<K: ToKey>(&self, names: impl IntoIterator<Item = K>) -> Result<u64, KeysError> {
-        self.apply(names, Operation::Expire("PERSIST", None)).await
+        self.apply(names, Operation::Expire("PERSIST", None, Locks::Included)).await
     }
 
     /// Returns the lifetime of each object.

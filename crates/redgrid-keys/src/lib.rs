@@ -46,6 +46,7 @@ mod listing;
 mod multimap;
 mod random;
 mod scan;
+mod unless_lock;
 
 pub use error::{KeysError, NotDone};
 pub use flush::FlushScope;
@@ -54,3 +55,9 @@ pub use keys::Keys;
 pub use listing::Listing;
 pub use redgrid_core::object::{Lifetime, Object, ObjectError};
 pub use redgrid_core::{Client, Config, Failure, InvalidName, Name, NodeId, ServerError};
+pub use unless_lock::UnlessLock;
+
+/// The Lua functions that recognize a held lock by its fields. Scripts of `redgrid-inspect` begin
+/// with them.
+#[doc(hidden)]
+pub const HOLDERS_LUA: &str = include_str!("scripts/holders.lua");

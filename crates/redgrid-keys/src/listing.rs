@@ -21,6 +21,9 @@ const PAGE: u32 = 500;
 /// The longest rest between two pages. The stream cannot know how long its consumer paused.
 const MAX_REST: Duration = Duration::from_secs(2);
 
+/// Receives the duration of each page.
+type OnPage = Box<dyn FnMut(Duration) + Send>;
+
 /// A stream over the keys of all primaries, one after the other; made by
 /// [`Keys::objects`](crate::Keys::objects) and [`Keys::all`](crate::Keys::all).
 ///
@@ -42,6 +45,7 @@ const MAX_REST: Duration = Duration::from_secs(2);
 pub struct Listing {
     client: Client,
     options: Result<ScanOptions, KeysError>,
+    on_page: Option<OnPage>,
     pages: Option<BoxStream<'static, Result<Vec<Key>, KeysError>>>,
     fetched: VecDeque<Key>,
     ended: bool,
@@ -50,7 +54,8 @@ pub struct Listing {
 impl Listing {
     pub(crate) fn new(client: &Client, include: Include) -> Self {
         let options = ScanOptions { include, pattern: None, kind: None, page: PAGE, rest: 0 };
-        Listing { client: client.clone(), options: Ok(options), pages: None, fetched: VecDeque::new(), ended: false }
+        let (client, options) = (client.clone(), Ok(options));
+        Listing { client, options, on_page: None, pages: None, fetched: VecDeque::new(), ended: false }
     }
 
     /// Returns only keys of objects with names that, without the namespace, match this pattern.
@@ -113,6 +118,13 @@ impl Listing {
         self
     }
 
+    /// Calls a function with the duration of each page: the time from its request to that of the
+    /// next page, without the [rest](Listing::rest). It is called before the rest.
+    pub fn on_page(mut self, report: impl FnMut(Duration) + Send + 'static) -> Self {
+        self.on_page = Some(Box::new(report));
+        self
+    }
+
     /// Returns the next key; `None` at the end.
     ///
     /// # Errors
@@ -145,21 +157,30 @@ impl Listing {
     }
 }
 
-fn pages(client: &Client, options: Result<ScanOptions, KeysError>) -> BoxStream<'static, Result<Vec<Key>, KeysError>> {
+fn pages(
+    client: &Client,
+    options: Result<ScanOptions, KeysError>,
+    on_page: Option<OnPage>,
+) -> BoxStream<'static, Result<Vec<Key>, KeysError>> {
     let scan = options.map(|options| Scan::new(client, options));
-    stream::unfold(Some((scan, Instant::now())), async |state| {
-        let (scan, last) = state?;
+    stream::unfold(Some((scan, on_page, None::<Instant>)), async |state| {
+        let (scan, mut on_page, last) = state?;
         let mut scan = match scan {
             Ok(scan) => scan,
             Err(error) => return Some((Err(error), None)),
         };
-        let rest = last.elapsed().saturating_mul(scan.rest()).min(MAX_REST);
-        if !rest.is_zero() {
-            tokio::time::sleep(rest).await;
+        if let Some(worked) = last.map(|began| began.elapsed()) {
+            if let Some(report) = &mut on_page {
+                report(worked);
+            }
+            let rest = worked.saturating_mul(scan.rest()).min(MAX_REST);
+            if !rest.is_zero() {
+                tokio::time::sleep(rest).await;
+            }
         }
         let began = Instant::now();
         match scan.next_page().await {
-            Ok(page) => page.map(|page| (Ok(page), Some((Ok(scan), began)))),
+            Ok(page) => page.map(|page| (Ok(page), Some((Ok(scan), on_page, Some(began))))),
             Err(error) => Some((Err(error), None)),
         }
     })
@@ -178,7 +199,8 @@ impl Stream for Listing {
             if this.ended {
                 return Poll::Ready(None);
             }
-            let pages = this.pages.get_or_insert_with(|| pages(&this.client, this.options.clone()));
+            let pages =
+                this.pages.get_or_insert_with(|| pages(&this.client, this.options.clone(), this.on_page.take()));
             match std::task::ready!(pages.poll_next_unpin(cx)) {
                 Some(Ok(page)) => this.fetched.extend(page),
                 Some(Err(error)) => {

@@ -59,7 +59,7 @@ impl Drop for EndOnDrop<'_> {
 }
 
 async fn listen(near: Arc<NearCache>, key: Bytes, own_channel: Bytes, background: BackgroundClient) {
-    let mut subscription = background.subscribe_all_at_primary([topic(&key), own_channel.clone()], &key);
+    let mut subscription = background.subscribe_at_primary([topic(&key), own_channel.clone()], &key);
     near.staleness().set_subscription(subscription.generation());
     let _end_on_drop = EndOnDrop(&near);
     let mut closing = pin!(background.closing());

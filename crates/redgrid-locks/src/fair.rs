@@ -65,7 +65,7 @@ fn release_or_retain(claims: &[HoldArgs<'_>]) -> Request {
     claims.iter().fold(request, add).idempotent()
 }
 
-/// Notifies the first waiter if the lock is free. Returns 1 if there was one.
+/// Notifies the first waiter if the lock is free.
 pub(crate) fn wake(target: &LockKeys) -> Request {
     let request = WAKE.with(keys(target)).arg(fair_wait(target)).publish_arg();
     request.arg(target.channel.clone()).idempotent()

@@ -254,7 +254,7 @@ impl FairLock {
         self.0.force_release_if(holder).await
     }
 
-    /// Notifies the first waiter in the queue if the lock is free. Returns whether there was one.
+    /// Notifies the first waiter in the queue if the lock is free.
     ///
     /// A release of a fair lock does this by itself. Call it after the lock was freed as a plain
     /// [`Lock`]: that wakes only the waiters outside the queue. The others would notice it at their
@@ -276,10 +276,14 @@ impl FairLock {
     /// redgrid_locks::FairLock::new(&client, "tickets").wake_next().await?;
     /// # Ok(()) }
     /// ```
-    pub async fn wake_next(&self) -> Result<bool, AcquireError> {
+    pub async fn wake_next(&self) -> Result<NextWaiter, AcquireError> {
         let target = self.0.target()?;
         let woken = self.0.client.run::<i64>(wake(target)).await;
-        Ok(woken.map_err(|error| AcquireError::of_request(target.name.clone(), error))? == 1)
+        Ok(match woken.map_err(|error| AcquireError::of_request(&target.name, error))? {
+            1 => NextWaiter::Notified,
+            0 => NextWaiter::LockHeld,
+            _ => NextWaiter::Absent,
+        })
     }
 
     /// Takes the lock over, whichever holder has it, as [`Lock::steal`]. The queue is ignored.
@@ -294,6 +298,18 @@ impl FairLock {
     pub async fn steal(&self) -> Result<LockGuard, AcquireError> {
         self.0.steal().await
     }
+}
+
+/// The result of [`FairLock::wake_next`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum NextWaiter {
+    /// The lock is free, and the first waiter was notified.
+    Notified,
+    /// The lock is held. Its waiters were not notified.
+    LockHeld,
+    /// The queue is empty.
+    Absent,
 }
 
 /// A view of a waiter's position in the queue of a [`FairLock`], which can be read during the wait.

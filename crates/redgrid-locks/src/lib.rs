@@ -71,7 +71,7 @@ mod with;
 pub use acquire::{Acquire, TryAcquire};
 pub use detached::{Detached, NotDetached};
 pub use election::{Campaign, CampaignError, Election, Leader, Leadership, Observation};
-pub use fair_lock::{FairLock, QueuePosition};
+pub use fair_lock::{FairLock, NextWaiter, QueuePosition};
 pub use follow::{Follow, LockChange};
 pub use inspect::{LockHolder, LockState, LockWaiter};
 pub use lock::{Lock, LockGuard};

@@ -145,16 +145,5 @@ pub(crate) async fn take_over_and_release(
 
 /// Returns a request with the default options of the client.
 pub(crate) fn default_request(client: &Client) -> AcquireRequest {
-    AcquireRequest {
-        lease: LeaseMode::Renewed(client.watchdog_lease()),
-        holder: None,
-        at_least: Duration::ZERO,
-        max_hold: None,
-        once: false,
-        wait: None,
-        durability: client.durability(),
-        reenters: true,
-        backoff: None,
-        label: None,
-    }
+    AcquireRequest::new(LeaseMode::Renewed(client.watchdog_lease()), client.durability())
 }

@@ -78,20 +78,7 @@ impl<T, C: Clone> DeadLetters<T, C> {
     /// If the future is dropped, the batch that was sent is executed; the other dead letters stay.
     #[doc(alias = "move")]
     pub async fn redrive(&self) -> Result<u64, QueueError> {
-        // A message may become a dead letter again meanwhile. The total is bounded so that the loop
-        // ends.
-        let name = &self.queue.queue_client()?.name;
-        let mut left = self.count_at_primary().await?;
-        let mut moved = 0;
-        while left > 0 {
-            let some = self.redrive_batch(Bytes::new()).await.map_err(|error| after(error, name, moved))?;
-            moved += some;
-            if some == 0 {
-                break;
-            }
-            left = left.saturating_sub(some);
-        }
-        Ok(moved)
+        self.change_all(|_| redrive(Bytes::new())).await
     }
 
     /// Makes one dead letter ready again. Returns whether it was a dead letter.
@@ -105,19 +92,7 @@ impl<T, C: Clone> DeadLetters<T, C> {
     /// If the future is dropped after the request is sent, the request is still executed.
     #[doc(alias = "move")]
     pub async fn redrive_one(&self, id: MessageId) -> Result<bool, QueueError> {
-        Ok(self.redrive_batch(id.arg()).await? > 0)
-    }
-
-    async fn redrive_batch(&self, id: Bytes) -> Result<u64, QueueError> {
-        let queue_client = self.queue.queue_client()?;
-        let change = vec![Bytes::from_static(b"redrive"), id, Bytes::new()];
-        counted(&queue_client.change_one(change).await?, &queue_client.name)
-    }
-
-    async fn purge_batch(&self, most: u64) -> Result<u64, QueueError> {
-        let queue_client = self.queue.queue_client()?;
-        let change = vec![Bytes::from_static(b"purge"), most.to_string().into()];
-        counted(&queue_client.change_one(change).await?, &queue_client.name)
+        Ok(self.change(redrive(id.arg())).await? > 0)
     }
 
     /// Removes one message if it is a dead letter. Returns whether it was one.
@@ -132,9 +107,7 @@ impl<T, C: Clone> DeadLetters<T, C> {
     ///
     /// If the future is dropped after the request is sent, the request is still executed.
     pub async fn remove_one(&self, id: MessageId) -> Result<bool, QueueError> {
-        let queue_client = self.queue.queue_client()?;
-        let change = vec![Bytes::from_static(b"discard"), id.arg()];
-        Ok(counted(&queue_client.change_one(change).await?, &queue_client.name)? > 0)
+        Ok(self.change(vec![Bytes::from_static(b"discard"), id.arg()]).await? > 0)
     }
 
     /// Drops all dead letters, a hundred per request, and returns their number.
@@ -148,19 +121,40 @@ impl<T, C: Clone> DeadLetters<T, C> {
     ///
     /// If the future is dropped, the batch that was sent is executed; the other dead letters stay.
     pub async fn clear(&self) -> Result<u64, QueueError> {
+        self.change_all(|left| vec![Bytes::from_static(b"purge"), left.to_string().into()]).await
+    }
+
+    /// Changes all current dead letters, batch by batch, and returns their number.
+    ///
+    /// `batch` returns the change for the next batch; its argument is the number of dead letters
+    /// that are left. The server changes at most a hundred of them.
+    async fn change_all(&self, batch: fn(u64) -> Vec<Bytes>) -> Result<u64, QueueError> {
         let name = &self.queue.queue_client()?.name;
+        // A message may become a dead letter again meanwhile. The total is bounded so that the loop
+        // ends.
         let mut left = self.count_at_primary().await?;
-        let mut dropped = 0;
+        let mut changed = 0;
         while left > 0 {
-            let some = self.purge_batch(left.min(100)).await.map_err(|error| after(error, name, dropped))?;
-            dropped += some;
+            let some = self.change(batch(left)).await.map_err(|error| after(error, name, changed))?;
+            changed += some;
             if some == 0 {
                 break;
             }
             left = left.saturating_sub(some);
         }
-        Ok(dropped)
+        Ok(changed)
     }
+
+    /// Executes one change, and returns the number of dead letters that it changed.
+    async fn change(&self, change: Vec<Bytes>) -> Result<u64, QueueError> {
+        let queue_client = self.queue.queue_client()?;
+        counted(&queue_client.change_one(change).await?, &queue_client.name)
+    }
+}
+
+/// Returns the change that makes one dead letter ready again, or the next hundred if `id` is empty.
+fn redrive(id: Bytes) -> Vec<Bytes> {
+    vec![Bytes::from_static(b"redrive"), id, Bytes::new()]
 }
 
 /// Adds the number of dead letters that earlier batches have changed to the error of a batch.

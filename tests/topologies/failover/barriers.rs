@@ -6,8 +6,8 @@ use redgrid_testkit::{Cluster, RedisServer, Sentinels, wait_until};
 use redgrid_tests::SOON;
 use redgrid_tests::process::{Other, Signal};
 
-use super::{FAILOVER, LEASE, replicated};
-use crate::fixture::{by_seeds, by_sentinels, connected};
+use super::{FAILOVER, LEASE};
+use crate::fixture::{by_seeds, by_sentinels, connected, replicated};
 
 /// Waits until `many` parties wait at a barrier, by the count of the server.
 async fn wait_at(server: &RedisServer, name: &str, many: u64) {

@@ -7,8 +7,8 @@ use redgrid_locks::{AcquireError, Lock};
 use redgrid_testkit::{Cluster, Observer, wait_until};
 use redgrid_tests::SOON;
 
-use super::{FAILOVER, LEASE, Load, MS, listening, names, replicated};
-use crate::fixture::{by_seeds, connected};
+use super::{FAILOVER, LEASE, Load, MS, listening, names};
+use crate::fixture::{by_seeds, connected, replicated};
 
 /// A time longer than any test runs.
 const NEVER: Duration = Duration::from_secs(3600);

@@ -9,8 +9,8 @@ use redgrid_testkit::{Cluster, Observer, Sentinels, wait_until};
 use redgrid_tests::{NOTHING, SOON};
 use tokio::task::JoinHandle;
 
-use super::{FAILOVER, LEASE, replicated};
-use crate::fixture::{by_seeds, by_sentinels, connected};
+use super::{FAILOVER, LEASE};
+use crate::fixture::{by_seeds, by_sentinels, connected, replicated};
 
 /// A detached hold, a fence and the leader of an election with an observer survive a failover.
 pub(super) async fn sentinel_objects_around_a_lock_continue_at_the_new_primary() {

@@ -13,8 +13,7 @@ use std::time::Duration;
 
 use redgrid_core::Client;
 use redgrid_locks::{AcquireError, Lock};
-use redgrid_testkit::redis::RedisError;
-use redgrid_testkit::{Observer, RedisServer, wait_until};
+use redgrid_testkit::{RedisServer, wait_until};
 use redgrid_tests::SOON;
 use tokio::task::JoinHandle;
 
@@ -126,17 +125,6 @@ impl Drop for Load {
 
 fn names(prefix: &str, count: usize) -> Vec<String> {
     (0..count).map(|n| format!("{prefix}:{n}")).collect()
-}
-
-/// Waits until the replicas have all data of their primary.
-async fn replicated(primary: &RedisServer, replicas: usize) {
-    assert!(is_replicated(&primary.observer().await.unwrap(), replicas).await.unwrap());
-}
-
-/// Waits until the replicas have all data of their primary, or for 10 s. Returns whether they have.
-async fn is_replicated(primary: &Observer, replicas: usize) -> Result<bool, RedisError> {
-    let acknowledged: usize = primary.query(&["WAIT", &replicas.to_string(), "10000"]).await?;
-    Ok(acknowledged >= replicas)
 }
 
 /// Waits until a client listens for the release of a name at a server.

@@ -12,8 +12,8 @@ use redgrid_testkit::redis::Value;
 use redgrid_testkit::{Cluster, Observer, RedisServer, Replicated, Sentinels, wait_until};
 use redgrid_tests::SOON;
 
-use super::{Load, MS, is_replicated, names, replicated};
-use crate::fixture::{by_list, by_seeds, by_sentinels, connected, is_skipped_before_7};
+use super::{Load, MS, names};
+use crate::fixture::{by_list, by_seeds, by_sentinels, connected, is_replicated, is_skipped_before_7, replicated};
 
 /// A lease longer than any test runs: a lock that is free earlier was released.
 const LEASE: Duration = Duration::from_secs(3600);

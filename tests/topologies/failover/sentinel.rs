@@ -11,8 +11,8 @@ use redgrid_testkit::{Proxy, Sentinels, wait_until};
 use redgrid_tests::SOON;
 use redgrid_tests::stopwatch::Stopwatch;
 
-use super::{FAILOVER, LEASE, Load, MS, listening, names, replicated};
-use crate::fixture::{by_sentinels, connected, is_skipped_before_7};
+use super::{FAILOVER, LEASE, Load, MS, listening, names};
+use crate::fixture::{by_sentinels, connected, is_skipped_before_7, replicated};
 
 pub(super) async fn sentinel_a_killed_primary_is_followed_and_held_locks_stay_held() {
     let sentinels = Sentinels::start().await.unwrap();

@@ -49,7 +49,7 @@ pub(super) async fn run_member<N: AdderNumber>(
     // either type.
     let held_lock = member_lock;
     let lock_guard = held_lock.lock.lock().await;
-    let mut subscription = client.subscribe_at_primary(member.keys.topic.clone(), &member.keys.key);
+    let mut subscription = client.subscribe_at_primary([member.keys.topic.clone()], &member.keys.key);
     let mut task = MemberTask::new(Arc::clone(&member), client.clone());
     let mut closing = pin!(client.closing());
     while !member.is_abandoned() && !client.is_closing() {

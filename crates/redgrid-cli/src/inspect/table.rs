@@ -1,6 +1,6 @@
 //! The holders and waiters of a lock as a table.
 
-use redgrid_inspect::{HolderState, Mode};
+use redgrid_inspect::HolderState;
 use serde::Serialize;
 
 use super::{Holder, Output, Waiter};
@@ -29,7 +29,9 @@ impl Party {
     }
 
     fn waiting(waiter: Waiter) -> Self {
+        let number = waiter.number.map(|number| format!(":{number}")).unwrap_or_default();
         let holder = Holder {
+            field: format!("{}{number}", waiter.client),
             client: waiter.client,
             number: waiter.number,
             entries: 0,
@@ -78,9 +80,6 @@ impl Row for Party {
 
     /// Returns the holder in the form of `redgrid unlock --if-holder`.
     fn name(&self) -> String {
-        let Holder { client, number, mode, .. } = &self.holder;
-        let number = number.map(|number| format!(":{number}")).unwrap_or_default();
-        let suffix = if *mode == Mode::Write.as_str() { ":write" } else { "" };
-        format!("{client}{number}{suffix}")
+        self.holder.field.clone()
     }
 }

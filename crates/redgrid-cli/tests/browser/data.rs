@@ -51,7 +51,7 @@ pub(crate) async fn fill(setup: &Setup) -> Result<Data, Box<dyn std::error::Erro
     let commands: [&[&str]; 18] = [
         &["HSET", "import", GONE, "1"],
         &["SET", "mail", "3"],
-        &["ZADD", "{mail}:timeout", "9e15", "0123456789abcdef", "9e15", "fedcba9876543210"],
+        &["ZADD", "{mail}:timeout", "92233720368547758", "0123456789abcdef", "92233720368547758", "fedcba9876543210"],
         &["SET", "warm-up", "2"],
         &["SET", "redgrid_latch:{warm-up}", "5"],
         &["HSET", "redgrid_barrier:{gate}", "round", "4", "parties", "3"],

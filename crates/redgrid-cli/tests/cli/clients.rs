@@ -146,7 +146,7 @@ async fn without_permission_to_ask_the_list_is_refused_and_a_holder_is_still_sho
 }
 
 /// Waits until the server has run for 10 s. Before that, a client may not have connected to it yet.
-async fn settled(observer: &Observer) {
+pub(crate) async fn settled(observer: &Observer) {
     let uptime = |info: &str| -> Option<u64> {
         info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:")?.trim().parse().ok())
     };

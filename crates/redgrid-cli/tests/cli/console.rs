@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::support::{is_ignored, redgrid, run};
 
 /// Starts it, and returns its line of JSON.
-fn started(server: &RedisServer, options: &[&str], token: Option<&str>) -> (Child, Value) {
+pub(crate) fn started(server: &RedisServer, options: &[&str], token: Option<&str>) -> (Child, Value) {
     let url = server.url();
     let mut command = redgrid(&[&["console", "--json", "--url", &url, "--listen", "127.0.0.1:0"], options].concat());
     command.env_remove("REDGRID_CONSOLE_TOKEN");
@@ -24,7 +24,7 @@ fn started(server: &RedisServer, options: &[&str], token: Option<&str>) -> (Chil
 }
 
 /// Requests a page, and returns the response with its headers.
-fn get(url: &str, path: &str, header: &str) -> String {
+pub(crate) fn get(url: &str, path: &str, header: &str) -> String {
     let address = url.strip_prefix("http://").and_then(|rest| rest.strip_suffix('/')).expect("an address");
     let mut stream = TcpStream::connect(address).expect("it listens");
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{header}\r\n");

@@ -3,6 +3,7 @@
 use redgrid_testkit::{Cluster, RedisServer, Replicated, Sentinels, StartError};
 use serde_json::{Value, json};
 
+use crate::permissions::allow_reader;
 use crate::support::{Ended, run};
 
 fn examine(url: &str) -> Ended {
@@ -75,7 +76,7 @@ async fn warnings_fail_on_request_and_findings_have_hints_on_request() {
         |more: &[&str]| tokio::task::block_in_place(|| run(&[&["doctor", "--url", &server.url()], more].concat()));
     let plain = doctor(&[]);
     assert!(plain.code() == 0 && !plain.stdout().contains("fix:"), "{}", plain.stdout());
-    assert_eq!((doctor(&["--fail-on", "warn"]).code(), doctor(&["--fail-on", "error"]).code()), (1, 0));
+    assert_eq!((doctor(&["--fail-on", "warn"]).code(), doctor(&["--fail-on", "fail"]).code()), (1, 0));
     let (host, port) = (server.addr().ip(), server.addr().port());
     let fix = format!("redis-cli -h {host} -p {port} CONFIG SET tcp-keepalive 300, then CONFIG REWRITE");
     let hints = doctor(&["--fix-hints"]).stdout();
@@ -117,6 +118,34 @@ async fn missing_permissions_are_reported() {
     assert_eq!(ended.code(), 0, "{told} {}", ended.stderr());
     assert_level(&told, "settings", "warn");
     assert_level(&told, "acl", "ok");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn checks_that_only_read_write_nothing_and_a_reader_is_refused_nothing() {
+    let server = RedisServer::start().await.expect("a server");
+    let observer = server.observer().await.expect("an observer");
+    let doctor = |url: &str, option: &str| {
+        let ended = tokio::task::block_in_place(|| run(&["doctor", "--json", "--url", url, option]));
+        assert_eq!(ended.code(), 0, "{} {}", ended.stdout(), ended.stderr());
+        ended.json()
+    };
+    let told = doctor(&server.url(), "--read-only");
+    assert_level(&told, "acl", "ok");
+    assert!(told["findings"].to_string().contains("in scripts are not checked"), "{told}");
+    let stats: String = observer.query(&["INFO", "commandstats"]).await.expect("an answer");
+    for writing in ["hset", "set", "del", "pexpire"] {
+        assert!(!stats.contains(&format!("cmdstat_{writing}:")), "{writing}: {stats}");
+    }
+    allow_reader(&server).await;
+    let told = doctor(&server.url_for("reader", "secret"), "--for-reader");
+    for check in ["version", "replicas", "clocks"] {
+        assert_level(&told, check, "ok");
+    }
+    for check in ["settings", "acl", "memory"] {
+        assert!(levels(&told, check).is_empty(), "{check}: {told}");
+    }
+    let log: Vec<redgrid_testkit::redis::Value> = observer.query(&["ACL", "LOG"]).await.expect("an answer");
+    assert!(log.is_empty(), "{log:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

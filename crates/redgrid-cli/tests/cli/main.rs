@@ -11,9 +11,12 @@ mod endings;
 mod files;
 mod flash_sale;
 mod formats;
+#[cfg(feature = "console")]
+mod holder_states;
 mod lock;
 mod look;
 mod ls;
+mod ls_moving;
 mod outcomes;
 mod permissions;
 mod queue;

@@ -162,3 +162,26 @@ async fn a_retained_lock_is_not_called_free() {
     assert!(observer.exists("job").await.expect("an answer"), "its holder keeps it");
     assert_eq!(entries(&observer).await.len(), 0, "nothing was begun");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retained_hold_is_printed_as_unlock_names_it() {
+    let server = RedisServer::start().await.expect("a server");
+    let observer = server.observer().await.expect("an observer");
+    let (retained, other) = (format!("{HOLDER}:kept"), HOLDER.replace(":17", ":18"));
+    observer.cmd(&["HSET", "job", &retained, "1"]).await.expect("an answer");
+    observer.cmd(&["HSET", "prices", "mode", "read", &retained, "1", &other, "1"]).await.expect("an answer");
+    let url = server.url();
+    for (name, names) in [("job", format!("{retained}\n")), ("prices", format!("{retained}\n{other}\n"))] {
+        let shown = run(&["--url", &url, "inspect", name, "-o", "name"]);
+        assert_eq!(shown.stdout(), names, "{}", shown.stderr());
+        // The holder may also have been read before it released the lock.
+        for named in [&retained, HOLDER] {
+            let ended = run(&["--url", &url, "unlock", name, "--force", "--reason", "test", "--if-holder", named]);
+            let text =
+                format!("{name}: not freed, it is released and stays taken until the lease of {retained} ends\n");
+            assert_eq!((ended.code(), ended.stdout()), (3, text), "{}", ended.stderr());
+        }
+    }
+    assert_eq!(entries(&observer).await.len(), 0, "nothing was begun");
+    assert_eq!(observer.query::<u64>(&["HLEN", "prices"]).await.expect("an answer"), 3);
+}

@@ -230,12 +230,6 @@ impl Provider {
     }
 }
 
-impl From<Arc<dyn CredentialProvider>> for Provider {
-    fn from(provider: Arc<dyn CredentialProvider>) -> Self {
-        Provider(provider)
-    }
-}
-
 impl PartialEq for Provider {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

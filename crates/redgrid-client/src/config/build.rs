@@ -169,7 +169,10 @@ impl Config {
     /// Sets where a grant or a renewal must be stored before the client relies on it: in the
     /// primary's memory unless set.
     pub fn durability(mut self, durability: Durability) -> Self {
-        self.settings.durability = durability;
+        self.settings.durability = match durability {
+            Durability::Replicas { at_least: 0, .. } => Durability::Primary,
+            other => other,
+        };
         self.notes.origins.remove("durability_at_least");
         self.notes.origins.remove("durability_timeout");
         self.set_in_code("durability")

@@ -52,7 +52,7 @@ pub(super) fn logins(draft: &Draft, origins: &Origins) -> Result<(), ConfigError
     for (access, username, password) in all_logins(draft) {
         if access.username.is_some() && access.password.is_none() {
             let rule = "a user logs in with a password, which may be empty";
-            return Err(relation(describe_origin(username, origins), format!("no `{password}`"), rule));
+            return conflict(describe(username, origins), format!("no `{password}`"), rule);
         }
     }
     Ok(())
@@ -64,121 +64,102 @@ fn all_logins(draft: &Draft) -> [(&Access, &'static str, &'static str); 2] {
 }
 
 fn servers(draft: &mut Draft, origins: &Origins) -> Result<(), ConfigError> {
+    let at = |name: &str| describe(name, origins);
     let set: Vec<&str> = TABLE.iter().filter(|setting| setting.is_set(draft)).map(|setting| setting.name).collect();
     let is_set = |name: &str| set.contains(&name);
     let heads: Vec<_> = SERVER_SETTINGS.into_iter().filter(|head| is_set(head)).collect();
     if let [one, other, ..] = heads[..] {
-        let rule = "each names the servers, and they are of different kinds";
-        return Err(relation(describe_origin(one, origins), describe_origin(other, origins), rule));
+        return conflict(at(one), at(other), "each names the servers, and they are of different kinds");
     }
     for (name, needed, rule) in REQUIRED {
         if is_set(name) && !is_set(needed) {
-            let missing = match needed {
-                "tls" => "`tls: false`".into(),
-                needed => format!("no `{needed}`"),
-            };
-            return Err(relation(describe_origin(name, origins), missing, rule));
+            let missing = if needed == "tls" { "`tls: false`".into() } else { format!("no `{needed}`") };
+            return conflict(at(name), missing, rule);
         }
     }
-    certificates(&is_set, draft.tls_options.own.is_some(), origins)?;
+    certificates(&is_set, draft.tls_options.own.is_some(), &at)?;
     if heads.is_empty() {
-        let heads: Vec<_> = SERVER_SETTINGS.map(|head| format!("`{head}`")).to_vec();
-        return Err(ConfigError::NoServer { expected: format!("`url`, or one of {}", heads.join(", ")) });
+        let heads = SERVER_SETTINGS.map(|head| format!("`{head}`")).join(", ");
+        return Err(ConfigError::NoServer { expected: format!("`url`, or one of {heads}") });
     }
     Ok(())
 }
 
 /// Checks three rules. No certificate or key is given twice. A client certificate and its key are
 /// given together. Beside a `rustls::ClientConfig`, no certificate or key is given.
-fn certificates(is_set: &impl Fn(&str) -> bool, has_own: bool, origins: &Origins) -> Result<(), ConfigError> {
-    let forms = [("tls_ca_file", "tls_ca_pem"), ("tls_cert_file", "tls_cert_pem"), ("tls_key_file", "tls_key_pem")];
-    if has_own && let Some(given) = forms.iter().flat_map(|(file, pem)| [file, pem]).find(|name| is_set(name)) {
+fn certificates(
+    is_set: &impl Fn(&str) -> bool,
+    has_own: bool,
+    at: &impl Fn(&str) -> String,
+) -> Result<(), ConfigError> {
+    let forms = [["tls_ca_file", "tls_ca_pem"], ["tls_cert_file", "tls_cert_pem"], ["tls_key_file", "tls_key_pem"]];
+    if has_own && let Some(given) = forms.iter().flatten().find(|name| is_set(name)) {
         let own = "the `rustls::ClientConfig` that is set in code".into();
-        return Err(relation(describe_origin(given, origins), own, "it would have no effect"));
+        return conflict(at(given), own, "it would have no effect");
     }
-    let [_, cert, key] = forms;
-    for (file, pem) in forms {
+    for [file, pem] in forms {
         if is_set(file) && is_set(pem) {
-            return Err(relation(
-                describe_origin(file, origins),
-                describe_origin(pem, origins),
-                "they give the same certificate or key",
-            ));
+            return conflict(at(file), at(pem), "they give the same certificate or key");
         }
     }
+    let [_, cert, key] = forms;
     for (one, other) in [(cert, key), (key, cert)] {
-        let given = [one.0, one.1].into_iter().find(|name| is_set(name));
-        if let Some(given) = given.filter(|_| !is_set(other.0) && !is_set(other.1)) {
-            let missing = format!("no `{}` or `{}`", other.0, other.1);
-            return Err(relation(
-                describe_origin(given, origins),
-                missing,
-                "a certificate and its key belong together",
-            ));
+        if let Some(given) = one.into_iter().find(|name| is_set(name))
+            && !other.into_iter().any(is_set)
+        {
+            let missing = format!("no `{}` or `{}`", other[0], other[1]);
+            return conflict(at(given), missing, "a certificate and its key belong together");
         }
     }
     Ok(())
 }
 
 fn relations(draft: &Draft, origins: &Origins) -> Result<(), ConfigError> {
-    let with = |name: &str, value: String| format!("{} ({value})", describe_origin(name, origins));
+    let at = |name: &str| describe(name, origins);
+    let with = |name: &str, value: String| format!("{} ({value})", at(name));
     let s = &draft.settings;
     if draft.database != 0 && !draft.cluster.is_empty() {
         let database = with("database", draft.database.to_string());
-        return Err(relation(database, describe_origin("cluster", origins), "a cluster has only database 0"));
+        return conflict(database, at("cluster"), "a cluster has only database 0");
     }
     if draft.primary.as_ref().is_some_and(|primary| draft.replicas.contains(primary)) {
-        let primary = describe_origin("primary", origins);
-        let replicas = describe_origin("replicas", origins);
-        return Err(relation(primary, replicas, "a server is not its own replica"));
+        return conflict(at("primary"), at("replicas"), "a server is not its own replica");
     }
     if draft.tls && draft.unix.is_some() {
-        return Err(relation(
-            describe_origin("tls", origins),
-            describe_origin("unix", origins),
-            "a connection by a Unix socket is not encrypted",
-        ));
+        return conflict(at("tls"), at("unix"), "a connection by a Unix socket is not encrypted");
     }
     for (access, username, password) in all_logins(draft) {
         let fixed = access.password.as_ref().map(|_| password).or(access.username.as_ref().map(|_| username));
         if let (Some(name), Some(_)) = (fixed, &access.provider) {
-            let rule = "only one of them can supply the login";
-            return Err(relation(describe_origin(name, origins), "the provider".into(), rule));
+            return conflict(at(name), "the provider".into(), "only one of them can supply the login");
         }
     }
     if s.retries > 0 && s.retry_delay > s.patience() {
         let delay = with("retry_delay", shown(s.retry_delay));
-        let contact_timeout = shown(s.patience());
-        let contact_timeout = format!("`response_timeout × (retries + 1)` ({contact_timeout})");
-        return Err(relation(delay, contact_timeout, "a call would end before its first retry"));
+        let contact_timeout = format!("`response_timeout × (retries + 1)` ({})", shown(s.patience()));
+        return conflict(delay, contact_timeout, "a call would end before its first retry");
     }
     if draft.durability != 0 && draft.durability_timeout >= s.watchdog_lease {
         let timeout = with("durability_timeout", shown(draft.durability_timeout));
         let lease = with("watchdog_lease", shown(s.watchdog_lease));
-        return Err(relation(timeout, lease, "the lease would end before the grant counts"));
+        return conflict(timeout, lease, "the lease would end before the grant counts");
     }
     for (name, choices) in [("durability_at_least", &[1][..]), ("durability_timeout", &[1, 2])] {
         if origins.contains_key(name) && !choices.contains(&draft.durability) {
             let kind = super::table::DURABILITIES.get(draft.durability).copied().unwrap_or_default();
-            return Err(relation(
-                describe_origin(name, origins),
-                format!("`durability: {kind}`"),
-                "it would have no effect",
-            ));
+            return conflict(at(name), format!("`durability: {kind}`"), "it would have no effect");
         }
     }
     Ok(())
 }
 
-fn relation(left: String, right: String, rule: &'static str) -> ConfigError {
-    ConfigError::Relation { left, right, rule }
+fn conflict(left: String, right: String, rule: &'static str) -> Result<(), ConfigError> {
+    Err(ConfigError::Relation { left, right, rule })
 }
 
-fn describe_origin(name: &str, origins: &Origins) -> String {
-    match TABLE.iter().find(|setting| setting.name == name) {
-        Some(setting) => origin(setting.name, origins).to_string(),
-        None => format!("`{name}`"),
-    }
+/// Formats the origin of a setting's value, for errors.
+fn describe(name: &str, origins: &Origins) -> String {
+    origins.get(name).map_or_else(|| format!("`{name}`"), Origin::to_string)
 }
 
 /// Returns the origin of a setting's value.

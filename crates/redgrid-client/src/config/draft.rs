@@ -7,11 +7,13 @@ use std::time::Duration;
 use super::access::{Access, Secret, Tls};
 use super::check;
 use super::error::{ConfigError, Origin};
+use super::form::Value;
 use super::network::{Network, Socks};
-use super::servers::{Address, Cluster, MasterSlave, ReplicatedNodes, Sentinel, Servers, Single, UnixSocket};
+use super::servers::{Address, MasterSlave, Sentinel, Servers};
 use super::settings::{
     Durability, Introspection, Protocol, ReadMode, Settings, ShardedSubscriptions, SubscriptionMode,
 };
+use super::table::TABLE;
 use super::{Config, Notes};
 use crate::name::Namespace;
 
@@ -58,29 +60,10 @@ const SHARDED: [ShardedSubscriptions; 3] =
 const PROTOCOLS: [Protocol; 3] = [Protocol::Auto, Protocol::Resp3, Protocol::Resp2];
 const INTROSPECTION: [Introspection; 3] = [Introspection::Full, Introspection::Counts, Introspection::Off];
 
-/// Default time within which replicas or the disk must confirm a grant: 1 s, as in Redisson.
-const DURABILITY_TIMEOUT: Duration = Duration::from_secs(1);
-
 impl From<&Config> for Draft {
     fn from(config: &Config) -> Self {
-        Draft::of(Some(&config.servers), &config.access, &config.settings, &config.network)
-    }
-}
-
-impl Draft {
-    /// Returns the draft of a configuration with all defaults and no servers.
-    pub(super) fn of_defaults() -> Self {
-        Draft::of(None, &Access::default(), &Settings::default(), &Network::default())
-    }
-
-    fn of(servers: Option<&Servers>, access: &Access, settings: &Settings, network: &Network) -> Self {
+        let Config { servers, access, settings, network, .. } = config;
         let socks = network.socks.as_ref();
-        let (durability, durability_at_least, durability_timeout) = match settings.durability {
-            Durability::Primary => (0, 1, DURABILITY_TIMEOUT),
-            Durability::Replicas { at_least, timeout } => (1, at_least, timeout),
-            Durability::Disk { timeout } => (2, 1, timeout),
-        };
-        let namespace = Some(settings.namespace.as_str().to_owned()).filter(|text| !text.is_empty());
         let mut draft = Draft {
             access: access.clone(),
             database: access.database.into(),
@@ -91,33 +74,46 @@ impl Draft {
             sharded_subscriptions: index(&SHARDED, settings.sharded_subscriptions),
             protocol: index(&PROTOCOLS, settings.protocol),
             introspection: index(&INTROSPECTION, settings.introspection),
-            durability,
-            durability_at_least,
-            durability_timeout,
-            namespace,
+            namespace: Some(settings.namespace.as_str().to_owned()).filter(|text| !text.is_empty()),
             client_name: Some(settings.client_name.clone()),
             socks_proxy: socks.map(|socks| socks.address.clone()),
             socks_username: socks.and_then(|socks| socks.username.clone()),
             socks_password: socks.and_then(|socks| socks.password.clone()),
             network: network.clone(),
             settings: settings.clone(),
-            ..Draft::default()
+            ..Draft::of_defaults()
         };
-        match servers.cloned() {
-            None => {}
-            Some(Servers::Single(Single { address })) => draft.single = Some(address),
-            Some(Servers::Unix(UnixSocket { path })) => draft.unix = Some(path),
-            Some(Servers::MasterSlave(MasterSlave { primary, replicas })) => {
-                draft.primary = Some(primary);
-                draft.replicas = replicas;
+        match settings.durability {
+            Durability::Primary => {}
+            Durability::Replicas { at_least, timeout } => {
+                (draft.durability, draft.durability_at_least, draft.durability_timeout) = (1, at_least, timeout);
             }
-            Some(Servers::Replicated(ReplicatedNodes { nodes })) => draft.replicated = nodes,
-            Some(Servers::Sentinel(Sentinel { sentinels, master_name, username, password, provider })) => {
-                draft.sentinels = sentinels;
-                draft.master_name = Some(master_name);
+            Durability::Disk { timeout } => (draft.durability, draft.durability_timeout) = (2, timeout),
+        }
+        match servers.clone() {
+            Servers::Single(address) => draft.single = Some(address),
+            Servers::Unix(path) => draft.unix = Some(path),
+            Servers::MasterSlave(MasterSlave { primary, replicas }) => {
+                (draft.primary, draft.replicas) = (Some(primary), replicas);
+            }
+            Servers::Replicated(nodes) => draft.replicated = nodes,
+            Servers::Sentinel(Sentinel { sentinels, master_name, username, password, provider }) => {
+                (draft.sentinels, draft.master_name) = (sentinels, Some(master_name));
                 draft.sentinel_access = Access { username, password, provider, ..Access::default() };
             }
-            Some(Servers::Cluster(Cluster { seeds })) => draft.cluster = seeds,
+            Servers::Cluster(seeds) => draft.cluster = seeds,
+        }
+        draft
+    }
+}
+
+impl Draft {
+    /// Returns the draft of a configuration with all defaults and no servers.
+    pub(super) fn of_defaults() -> Self {
+        let mut draft = Draft::default();
+        for setting in TABLE.iter().filter(|setting| !setting.default.is_empty()) {
+            // A test checks that each default can be parsed.
+            let _ = setting.form.read(&Value::One(setting.default.into()), &mut draft);
         }
         draft
     }
@@ -150,18 +146,18 @@ impl Draft {
         let database = u8::try_from(self.database).unwrap_or(u8::MAX);
         let access = Access { database, tls: self.tls.then_some(self.tls_options), ..self.access };
         let servers = if let Some(address) = self.single {
-            Servers::Single(Single { address })
+            Servers::Single(address)
         } else if let Some(path) = self.unix {
-            Servers::Unix(UnixSocket { path })
+            Servers::Unix(path)
         } else if let Some(primary) = self.primary {
             Servers::MasterSlave(MasterSlave { primary, replicas: self.replicas })
         } else if !self.replicated.is_empty() {
-            Servers::Replicated(ReplicatedNodes { nodes: self.replicated })
+            Servers::Replicated(self.replicated)
         } else if let Some(master_name) = self.master_name {
             let Access { username, password, provider, .. } = self.sentinel_access;
             Servers::Sentinel(Sentinel { sentinels: self.sentinels, master_name, username, password, provider })
         } else {
-            Servers::Cluster(Cluster { seeds: self.cluster })
+            Servers::Cluster(self.cluster)
         };
         let (username, password) = (self.socks_username, self.socks_password);
         let socks = self.socks_proxy.map(|address| Socks { address, username, password });

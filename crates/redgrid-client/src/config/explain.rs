@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::draft::Draft;
-use super::table::{Group, TABLE};
+use super::table::TABLE;
 use super::{Config, Origin, check};
 
 /// One setting of a configuration, with its value and the value's origin.
@@ -68,29 +68,18 @@ impl Config {
 pub fn reference() -> String {
     let mut defaults = Draft::of_defaults();
     let mut text = include_str!("reference.md").to_owned();
-    for group in Group::ALL {
+    for group in TABLE.chunk_by(|one, next| one.group == next.group) {
         // Writing to a `String` cannot fail.
         let _ = write!(
             text,
             "\n### {}\n\n| setting | default | expected | description |\n|---|---|---|---|\n",
-            title(group)
+            group[0].group
         );
-        for setting in TABLE.iter().filter(|setting| setting.group == group) {
+        for setting in group {
             let default = setting.form.show(&mut defaults).map_or_else(|| "none".into(), |text| format!("`{text}`"));
             let _ =
                 writeln!(text, "| `{}` | {default} | {} | {} |", setting.name, setting.form.expected(), setting.about);
         }
     }
     text
-}
-
-fn title(group: Group) -> &'static str {
-    match group {
-        Group::Servers => "Servers",
-        Group::Access => "Logging in",
-        Group::Connections => "Connections",
-        Group::Holds => "Holds",
-        Group::Waiting => "Waiting",
-        Group::Names => "Names",
-    }
 }

@@ -9,7 +9,7 @@ use yaml_serde::{Mapping, Value as Yaml};
 use super::error::{ConfigError, Origin};
 use super::form::Value;
 use super::layer::Layer;
-use super::table::{Group, setting};
+use super::table::{SERVERS, setting};
 use super::{redisson, url};
 
 /// A parsed file, and its text.
@@ -28,21 +28,13 @@ enum Format {
     Json,
 }
 
-/// The path of a value in a file: the keys that lead to it, separated by dots. For a value in a
-/// list, the path also has its index.
-#[derive(Clone, Copy)]
-struct At<'a> {
-    key: &'a str,
-    index: Option<usize>,
-}
-
 /// Returns the layers of a file. The function `variable` returns the value of an environment
 /// variable, for `${…}` in a file of Redisson.
-pub(super) fn read(path: &Path, variable: &dyn Fn(&str) -> Option<String>) -> Result<Vec<Layer>, ConfigError> {
+pub(super) fn read(path: &Path, variable: redisson::Variable<'_>) -> Result<Vec<Layer>, ConfigError> {
     let unreadable = |error: std::io::Error| ConfigError::Unreadable { path: path.into(), kind: error.kind() };
     let text = std::fs::read_to_string(path).map_err(unreadable)?;
     if redisson::looks_like(&text) {
-        let tree = Tree::parse(path, redisson::prepare(&text, variable))?;
+        let tree = Tree::parse(path, redisson::prepare(&text, variable)?)?;
         if redisson::is(&tree) {
             return redisson::read(&tree);
         }
@@ -69,7 +61,7 @@ fn own(tree: &Tree<'_>) -> Result<Layer, ConfigError> {
         };
         if let Some(value) = value {
             layer.set(key, value, tree.at(key))?;
-            layer.names_servers |= setting(key).is_some_and(|setting| setting.group == Group::Servers);
+            layer.names_servers |= setting(key).is_some_and(|setting| setting.group == SERVERS);
         }
     }
     Ok(layer)
@@ -90,31 +82,16 @@ impl<'a> Tree<'a> {
                 return Err(ConfigError::value(&origin, "`yaml`, `yml`, `toml` or `json`"));
             }
         };
-        let whole = || Origin::File { key: "/".into(), path: path.into() };
+        let mut tree = Tree { path, root: Mapping::new(), text, format };
         // An empty file has no settings. If no other source names a server, a later check reports
         // that no server is named.
-        let root = if text.trim().is_empty() {
-            Yaml::Mapping(Mapping::new())
-        } else {
-            parse::parse(format, &text).map_err(|fault| match fault {
-                ParseError::DuplicateKey { key } => {
-                    let origin = Origin::File { key, path: path.into() };
-                    ConfigError::value(&origin, "each key once, found it twice")
-                }
-                ParseError::Syntax { line, column } => {
-                    ConfigError::Syntax { path: path.into(), format: format.name(), line, column }
-                }
-                ParseError::SecondDocument { line } => {
-                    ConfigError::value(&whole(), format!("one YAML document, found a second one at line {line}"))
-                }
-                ParseError::Aliases => ConfigError::value(&whole(), "fewer aliases or fewer levels"),
-            })?
-        };
+        let root = if tree.text.trim().is_empty() { Yaml::Null } else { parse::parse(&tree)? };
         match root {
-            Yaml::Mapping(root) => Ok(Tree { path, root, text, format }),
-            Yaml::Null => Ok(Tree { path, root: Mapping::new(), text, format }),
-            _ => Err(ConfigError::value(&whole(), "one key per setting")),
+            Yaml::Mapping(root) => tree.root = root,
+            Yaml::Null => {}
+            _ => return Err(tree.value("/", "one key per setting")),
         }
+        Ok(tree)
     }
 
     pub(super) fn at(&self, key: &str) -> Origin {
@@ -131,29 +108,34 @@ impl<'a> Tree<'a> {
         match value {
             Yaml::Sequence(all) => {
                 let texts = all.iter().enumerate().map(|(index, one)| {
-                    let text = self.scalar(At { key, index: Some(index) }, one, is_text)?;
+                    let text = self.scalar(key, Some(index), one, is_text)?;
                     text.ok_or_else(|| self.value(key, "texts in the list"))
                 });
                 Ok(Some(Value::Many(texts.collect::<Result<_, _>>()?)))
             }
-            value => Ok(self.scalar(At { key, index: None }, value, is_text)?.map(Value::One)),
+            value => Ok(self.scalar(key, None, value, is_text)?.map(Value::One)),
         }
     }
 
-    fn scalar(&self, at: At<'_>, value: &Yaml, is_text: bool) -> Result<Option<String>, ConfigError> {
-        match (value, at.index) {
-            (Yaml::Null, _) => Ok(None),
-            (Yaml::String(text), _) => Ok(Some(text.clone())),
-            (Yaml::Bool(_) | Yaml::Number(_), _) if is_text => {
-                let text = parse::text_at(self.format, &self.text, at);
-                text.map(Some).ok_or_else(|| self.value(at.key, "text in quotes"))
+    /// Returns one value; `index` is its index if it is in a list.
+    fn scalar(
+        &self,
+        key: &str,
+        index: Option<usize>,
+        value: &Yaml,
+        is_text: bool,
+    ) -> Result<Option<String>, ConfigError> {
+        match value {
+            Yaml::Null => Ok(None),
+            Yaml::String(text) => Ok(Some(text.clone())),
+            Yaml::Bool(_) | Yaml::Number(_) if is_text => {
+                parse::text_at(self, key, index).map(Some).ok_or_else(|| self.value(key, "text in quotes"))
             }
-            (Yaml::Bool(yes), _) => Ok(Some(yes.to_string())),
-            (Yaml::Number(number), _) => Ok(Some(number.to_string())),
-            (Yaml::Sequence(_) | Yaml::Mapping(_) | Yaml::Tagged(_), Some(_)) => {
-                Err(self.value(at.key, "texts in the list"))
+            Yaml::Bool(yes) => Ok(Some(yes.to_string())),
+            Yaml::Number(number) => Ok(Some(number.to_string())),
+            Yaml::Sequence(_) | Yaml::Mapping(_) | Yaml::Tagged(_) => {
+                Err(self.value(key, if index.is_some() { "texts in the list" } else { "one value" }))
             }
-            (Yaml::Sequence(_) | Yaml::Mapping(_) | Yaml::Tagged(_), None) => Err(self.value(at.key, "one value")),
         }
     }
 }
@@ -166,21 +148,4 @@ impl Format {
             Format::Json => "JSON",
         }
     }
-}
-
-/// The reason why a file cannot be parsed.
-enum ParseError {
-    Syntax {
-        line: usize,
-        column: usize,
-    },
-    SecondDocument {
-        line: usize,
-    },
-    /// A key occurs twice; `key` is its path.
-    DuplicateKey {
-        key: String,
-    },
-    /// Too many repeated aliases, or too deep nesting.
-    Aliases,
 }

@@ -55,45 +55,21 @@ impl Form {
     /// A description of the expected form. The invalid value is included only if it cannot be a
     /// secret or a URL with a secret.
     pub(super) fn read(&self, value: &Value, draft: &mut Draft) -> Result<(), String> {
-        let text = match (self, value) {
-            (Form::Addresses(at, port), Value::Many(texts)) => {
-                *at(draft) = Address::read_all(texts, *port)?;
-                return Ok(());
-            }
-            (Form::Addresses(at, port), Value::One(text)) => {
-                *at(draft) = Address::read_all(text.split(','), *port)?;
-                return Ok(());
-            }
-            (Form::AddressMap(at, port), Value::Many(texts)) => {
-                *at(draft) = pairs(texts, *port)?;
-                return Ok(());
-            }
-            (Form::AddressMap(at, port), Value::One(text)) => {
-                *at(draft) = pairs(text.split(','), *port)?;
-                return Ok(());
-            }
-            (_, Value::Many(_)) => return Err(format!("{}, not a list", self.expected())),
-            (_, Value::One(text)) => text.as_str(),
+        let is_list = matches!(self, Form::Addresses(..) | Form::AddressMap(..));
+        let (text, parts): (&str, Vec<&str>) = match value {
+            Value::One(text) => (text, text.split(',').collect()),
+            Value::Many(texts) if is_list => ("", texts.iter().map(String::as_str).collect()),
+            Value::Many(_) => return Err(format!("{}, not a list", self.expected())),
         };
         let other = || format!("{}, found `{}`", self.expected(), text.chars().take(32).collect::<String>());
         match self {
-            Form::Time(at, least, most) => {
-                *at(draft) = time(text).filter(|time| (least..=most).contains(&time)).ok_or_else(other)?;
-            }
+            Form::Time(at, least, most) => *at(draft) = within(time(text), least, most).ok_or_else(other)?,
             Form::AutoTime(at, _, _) if text == "auto" => *at(draft) = None,
-            Form::AutoTime(at, least, most) => {
-                *at(draft) = Some(time(text).filter(|time| (least..=most).contains(&time)).ok_or_else(other)?);
-            }
-            Form::Count(at, least, most) => {
-                let count = text.parse().ok().filter(|count| (least..=most).contains(&count));
-                *at(draft) = count.ok_or_else(other)?;
-            }
+            Form::AutoTime(at, least, most) => *at(draft) = Some(within(time(text), least, most).ok_or_else(other)?),
+            Form::Count(at, least, most) => *at(draft) = within(text.parse().ok(), least, most).ok_or_else(other)?,
             Form::Switch(at) => *at(draft) = text.parse().map_err(|_| other())?,
             Form::Choice(words, at) => *at(draft) = words.iter().position(|word| *word == text).ok_or_else(other)?,
-            Form::Text(at, check) => {
-                check(text)?;
-                *at(draft) = Some(text.to_owned());
-            }
+            Form::Text(at, check) => *at(draft) = check(text).map(|()| Some(text.to_owned()))?,
             Form::Secret(at) => *at(draft) = Some(Secret::new(text)),
             Form::Pem(at) if text.contains(PEM) => *at(draft) = Some(Secret::new(text)),
             Form::Pem(_) => return Err(self.expected()),
@@ -103,7 +79,8 @@ impl Form {
             Form::File(at) if !text.is_empty() => *at(draft) = Some(text.into()),
             Form::File(_) => return Err(self.expected()),
             Form::Address(at, port) => *at(draft) = Some(Address::read(text, *port)?),
-            Form::Addresses(..) | Form::AddressMap(..) => {}
+            Form::Addresses(at, port) => *at(draft) = Address::read_all(&parts, *port)?,
+            Form::AddressMap(at, port) => *at(draft) = pairs(&parts, *port)?,
         }
         Ok(())
     }
@@ -121,14 +98,8 @@ impl Form {
             Form::Secret(at) | Form::Pem(at) => at(draft).as_ref().map(|_| "***".into()),
             Form::File(at) => at(draft).as_ref().map(|path| path.display().to_string()),
             Form::Address(at, _) => at(draft).as_ref().map(Address::to_string),
-            Form::Addresses(at, _) => {
-                let all: Vec<_> = at(draft).iter().map(Address::to_string).collect();
-                (!all.is_empty()).then(|| all.join(","))
-            }
-            Form::AddressMap(at, _) => {
-                let all: Vec<_> = at(draft).iter().map(|(from, to)| format!("{from}={to}")).collect();
-                (!all.is_empty()).then(|| all.join(","))
-            }
+            Form::Addresses(at, _) => joined(at(draft).iter().map(Address::to_string)),
+            Form::AddressMap(at, _) => joined(at(draft).iter().map(|(from, to)| format!("{from}={to}"))),
         }
     }
 
@@ -165,13 +136,24 @@ impl Form {
 /// A text that occurs in every PEM text, but in no path.
 const PEM: &str = "-----BEGIN ";
 
+/// Returns the value if it is within its bounds.
+fn within<T: PartialOrd>(value: Option<T>, least: &T, most: &T) -> Option<T> {
+    value.filter(|value| (least..=most).contains(&value))
+}
+
+/// Joins the elements of a list; `None` if there are none.
+fn joined(all: impl Iterator<Item = String>) -> Option<String> {
+    let all: Vec<_> = all.collect();
+    (!all.is_empty()).then(|| all.join(","))
+}
+
 /// Parses pairs of addresses, each as `from=to`.
-fn pairs<S: AsRef<str>>(texts: impl IntoIterator<Item = S>, port: u16) -> Result<Vec<(Address, Address)>, String> {
-    let pair = |text: S| {
-        let (from, to) = text.as_ref().trim().split_once('=').ok_or("two addresses with `=` between them")?;
+fn pairs(texts: &[&str], port: u16) -> Result<Vec<(Address, Address)>, String> {
+    let pair = |text: &&str| {
+        let (from, to) = text.trim().split_once('=').ok_or("two addresses with `=` between them")?;
         Ok((Address::read(from.trim(), port)?, Address::read(to.trim(), port)?))
     };
-    texts.into_iter().map(pair).collect()
+    texts.iter().map(pair).collect()
 }
 
 /// Parses a time with its unit. A number without a unit is invalid, even the 0 that `humantime`

@@ -17,63 +17,40 @@ pub(super) const VERIFIED: &str =
 const SERVERS: &str = "`single`, `primary`, `replicated`, `sentinels` or `cluster` names the servers";
 const ENDLESS: &str = "a lost connection is always opened again; `retries` applies to requests";
 
-const NAMES: &[(&str, Hint)] = &[
-    ("db", Setting("database")),
-    ("index", Setting("database")),
-    ("user", Setting("username")),
-    ("pass", Setting("password")),
-    ("pwd", Setting("password")),
-    ("auth", Setting("password")),
-    ("ssl", Setting("tls")),
-    ("encryption", Setting("tls")),
-    ("ca", Setting("tls_ca_file")),
-    ("ca_file", Setting("tls_ca_file")),
-    ("ca_cert", Setting("tls_ca_file")),
-    ("cacert", Setting("tls_ca_file")),
-    ("cert", Setting("tls_cert_file")),
-    ("key", Setting("tls_key_file")),
-    ("sni", Setting("tls_server_name")),
-    ("host", Setting("single")),
-    ("addr", Setting("single")),
-    ("address", Setting("single")),
-    ("server", Setting("single")),
-    ("socket", Setting("unix")),
-    ("master", Setting("primary")),
-    ("slaves", Setting("replicas")),
-    ("sentinel_master", Setting("master_name")),
-    ("service_name", Setting("master_name")),
-    ("prefix", Setting("namespace")),
-    ("key_prefix", Setting("namespace")),
-    ("name", Setting("client_name")),
-    ("lease", Setting("watchdog_lease")),
-    ("ttl", Setting("watchdog_lease")),
-    ("pool_size", Setting("connections_per_node")),
-    ("max_connections", Setting("connections_per_node")),
-    ("command_timeout", Setting("response_timeout")),
-    ("socket_timeout", Setting("response_timeout")),
-    ("timeout", Setting("response_timeout")),
-    ("connection_timeout", Setting("connect_timeout")),
-    ("dial_timeout", Setting("connect_timeout")),
-    ("hosts", Advice(SERVERS)),
-    ("nodes", Advice(SERVERS)),
-    ("addresses", Advice(SERVERS)),
-    ("servers", Advice(SERVERS)),
-    ("insecure", Advice(VERIFIED)),
-    ("verify", Advice(VERIFIED)),
-    ("skip_verify", Advice(VERIFIED)),
-    ("ssl_cert_reqs", Advice(VERIFIED)),
-    ("tls_insecure", Advice(VERIFIED)),
-    ("max_retries", Setting("retries")),
-    ("reconnect", Advice(ENDLESS)),
+/// Each hint with the names to which it belongs.
+const HINTS: &[(Hint, &[&str])] = &[
+    (Setting("database"), &["db", "index"]),
+    (Setting("username"), &["user"]),
+    (Setting("password"), &["pass", "pwd", "auth"]),
+    (Setting("tls"), &["ssl", "encryption"]),
+    (Setting("tls_ca_file"), &["ca", "ca_file", "ca_cert", "cacert"]),
+    (Setting("tls_cert_file"), &["cert"]),
+    (Setting("tls_key_file"), &["key"]),
+    (Setting("tls_server_name"), &["sni"]),
+    (Setting("single"), &["host", "addr", "address", "server"]),
+    (Setting("unix"), &["socket"]),
+    (Setting("primary"), &["master"]),
+    (Setting("replicas"), &["slaves"]),
+    (Setting("master_name"), &["sentinel_master", "service_name"]),
+    (Setting("namespace"), &["prefix", "key_prefix"]),
+    (Setting("client_name"), &["name"]),
+    (Setting("watchdog_lease"), &["lease", "ttl"]),
+    (Setting("connections_per_node"), &["pool_size", "max_connections"]),
+    (Setting("response_timeout"), &["command_timeout", "socket_timeout", "timeout"]),
+    (Setting("connect_timeout"), &["connection_timeout", "dial_timeout"]),
+    (Setting("retries"), &["max_retries"]),
+    (Advice(SERVERS), &["hosts", "nodes", "addresses", "servers"]),
+    (Advice(VERIFIED), &["insecure", "verify", "skip_verify", "ssl_cert_reqs", "tls_insecure"]),
+    (Advice(ENDLESS), &["reconnect"]),
 ];
 
 /// Returns the error for a name that is no setting. `names` contains the valid names. If one of
 /// them is similar, the error suggests it.
 pub(super) fn unknown(name: &str, origin: Origin, names: impl IntoIterator<Item = &'static str>) -> ConfigError {
     let lower = name.to_lowercase().replace('-', "_");
-    match NAMES.iter().find(|(foreign, _)| *foreign == lower) {
-        Some((_, Setting(setting))) => ConfigError::Unknown { origin, nearest: Some(setting) },
-        Some((_, Advice(clause))) => ConfigError::Unsupported { origin, clause: format!("is no setting: {clause}") },
+    match HINTS.iter().find(|(_, names)| names.contains(&&*lower)) {
+        Some((Setting(setting), _)) => ConfigError::Unknown { origin, nearest: Some(setting) },
+        Some((Advice(clause), _)) => ConfigError::Unsupported { origin, clause: format!("is no setting: {clause}") },
         None => ConfigError::Unknown { origin, nearest: nearest(name, names) },
     }
 }
@@ -85,9 +62,9 @@ mod tests {
 
     #[test]
     fn foreign_names_are_no_settings_and_suggest_one() {
-        for (name, hint) in NAMES {
-            assert!(setting(name).is_none(), "{name}");
-            assert!(!matches!(hint, Setting(setting_name) if setting(setting_name).is_none()), "{name}");
+        for (hint, names) in HINTS {
+            assert!(names.iter().all(|name| setting(name).is_none()), "{names:?}");
+            assert!(!matches!(hint, Setting(setting_name) if setting(setting_name).is_none()), "{names:?}");
         }
     }
 }

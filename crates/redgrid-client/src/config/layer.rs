@@ -4,7 +4,7 @@ use super::draft::Draft;
 use super::error::{ConfigError, Origin, Warning};
 use super::form::{Form, Value};
 use super::hints;
-use super::table::{Group, Setting, names, setting};
+use super::table::{SERVERS, Setting, names, setting};
 use super::{Config, Notes};
 
 /// The values of one source.
@@ -82,7 +82,7 @@ pub(super) fn assemble(layers: impl IntoIterator<Item = Layer>) -> Result<Config
     let mut notes = Notes::default();
     for layer in layers {
         if layer.names_servers {
-            assignments.retain(|assignment| assignment.setting.group != Group::Servers);
+            assignments.retain(|assignment| assignment.setting.group != SERVERS);
         }
         for assignment in layer.assignments {
             assignments.retain(|lower| lower.setting.name != assignment.setting.name);

@@ -28,12 +28,14 @@ mod url;
 #[cfg(test)]
 mod tests;
 
+use std::ffi::OsString;
+
 pub use access::{Access, CredentialProvider, Credentials, Provider, Secret, Tls};
 pub use error::{ConfigError, Origin, Warning};
 pub use explain::{Explained, reference};
 pub(crate) use network::Network;
 pub use network::{Dialer, Resolver, Stream};
-pub use servers::{Address, Cluster, MasterSlave, ReplicatedNodes, Sentinel, Servers, Single, UnixSocket};
+pub use servers::{Address, MasterSlave, Sentinel, Servers};
 pub(crate) use settings::Settings;
 pub use settings::{
     Durability, Introspection, LONGEST_LEASE, Protocol, ReadMode, SHORTEST_LEASE, ShardedSubscriptions,
@@ -218,16 +220,13 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] names the variable, and what was expected. An unknown variable with the
-    /// prefix `REDGRID_` is an error if its name resembles a setting of redgrid, or is a setting of
-    /// another library. Otherwise it causes a warning, because other software, such as Kubernetes,
-    /// can set variables with this prefix.
+    /// [`ConfigError`] names the variable, and what was expected; its text must be UTF-8. An
+    /// unknown variable with the prefix `REDGRID_` is an error if its name resembles a setting of
+    /// redgrid, or is a setting of another library. Otherwise it causes a warning, because other
+    /// software, such as Kubernetes, can set variables with this prefix.
     pub fn from_env() -> Result<Self, ConfigError> {
-        Config::from_variables(std::env::vars_os().filter_map(|(name, value)| {
-            // A value that is not UTF-8 is kept, with replacement characters. If it were left out,
-            // the variable would look unset.
-            Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
-        }))
+        // No setting has a name that is not UTF-8.
+        Config::from_variables(std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value))))
     }
 
     /// Does the same as [`Config::from_env`] with the given variables, for tests or for variables
@@ -236,8 +235,11 @@ impl Config {
     /// # Errors
     ///
     /// The errors of [`Config::from_env`].
-    pub fn from_variables(variables: impl IntoIterator<Item = (String, String)>) -> Result<Self, ConfigError> {
-        let config = layer::assemble(env::read(&variables.into_iter().collect())?)?;
+    pub fn from_variables<V: Into<OsString>>(
+        variables: impl IntoIterator<Item = (String, V)>,
+    ) -> Result<Self, ConfigError> {
+        let variables = variables.into_iter().map(|(name, value)| (name, value.into())).collect();
+        let config = layer::assemble(env::read(&variables)?)?;
         config.log_warnings();
         Ok(config)
     }
@@ -252,7 +254,7 @@ impl Config {
     /// server may be a primary or a replica. Tools use this to query each node of a deployment
     /// separately.
     pub fn for_server(mut self, address: Address) -> Self {
-        self.servers = Servers::Single(Single { address });
+        self.servers = Servers::Single(address);
         self
     }
 

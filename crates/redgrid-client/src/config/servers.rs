@@ -1,4 +1,4 @@
-//! The servers that hold the data. Each topology has a struct.
+//! The servers that hold the data.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -10,34 +10,22 @@ use super::access::{Provider, Secret};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Servers {
-    /// One server.
-    Single(Single),
-    /// One server on this machine, reached through a Unix socket.
-    Unix(UnixSocket),
+    /// One server. A host name is resolved again for every connection.
+    Single(Address),
+    /// One server on this machine, by the path of its socket: `unixsocket` in the server's own
+    /// configuration.
+    Unix(PathBuf),
     /// A fixed primary and its replicas.
     MasterSlave(MasterSlave),
-    /// Nodes whose roles the client queries, to find the primary.
-    Replicated(ReplicatedNodes),
+    /// A primary and its replicas, without sentinels, in any order. An external system, such as a
+    /// managed service, can promote any of the replicas. The client queries the `ROLE` of each node
+    /// to find the primary.
+    Replicated(Vec<Address>),
     /// A primary that sentinels monitor.
     Sentinel(Sentinel),
-    /// A cluster: its slots are distributed over several primaries.
-    Cluster(Cluster),
-}
-
-/// One server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Single {
-    /// The address. A host name is resolved again for every connection.
-    pub address: Address,
-}
-
-/// One server on this machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct UnixSocket {
-    /// The path of the server's socket: `unixsocket` in the server's own configuration.
-    pub path: PathBuf,
+    /// A cluster: its slots are distributed over several primaries. These are some of its nodes.
+    /// One node that answers is enough: it reports all others.
+    Cluster(Vec<Address>),
 }
 
 /// A fixed primary and its replicas. No replica is promoted automatically. After a manual
@@ -49,15 +37,6 @@ pub struct MasterSlave {
     pub primary: Address,
     /// The replicas of the primary, for reads.
     pub replicas: Vec<Address>,
-}
-
-/// A primary and its replicas, without sentinels. An external system, such as a managed service,
-/// can promote any of the replicas. The client queries the `ROLE` of each node to find the primary.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ReplicatedNodes {
-    /// All nodes, in any order.
-    pub nodes: Vec<Address>,
 }
 
 /// A primary and replicas that sentinels monitor.
@@ -75,14 +54,6 @@ pub struct Sentinel {
     pub password: Option<Secret>,
     /// Supplies user and password at the sentinels, instead of `username` and `password`.
     pub provider: Option<Provider>,
-}
-
-/// A cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Cluster {
-    /// Some nodes of the cluster. One node that answers is enough: it reports all others.
-    pub seeds: Vec<Address>,
 }
 
 /// The address of one server.
@@ -122,10 +93,7 @@ impl Address {
             None if text.matches(':').count() > 1 => {
                 return Err("an IPv6 address in brackets, like `[::1]:6379`".into());
             }
-            None => match text.split_once(':') {
-                Some((host, port)) => (host, Some(port)),
-                None => (text, None),
-            },
+            None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
         };
         if host.is_empty() {
             return Err("a host, like `host:6379`".into());
@@ -148,13 +116,10 @@ impl Address {
     }
 
     /// Parses a list of at least one address.
-    pub(super) fn read_all<S: AsRef<str>>(
-        texts: impl IntoIterator<Item = S>,
-        default_port: u16,
-    ) -> Result<Vec<Self>, String> {
+    pub(super) fn read_all(texts: &[&str], default_port: u16) -> Result<Vec<Self>, String> {
         let mut all: Vec<Address> = Vec::new();
         for text in texts {
-            let address = Address::read(text.as_ref().trim(), default_port)?;
+            let address = Address::read(text.trim(), default_port)?;
             if all.contains(&address) {
                 return Err("each address once".into());
             }
@@ -218,7 +183,7 @@ mod tests {
         ] {
             assert!(Address::read(text, 6379).is_err(), "{text}");
         }
-        assert!(Address::read_all(["a", "a:6379"], 6379).is_err());
+        assert!(Address::read_all(&["a", "a:6379"], 6379).is_err());
         assert_eq!(Address::new("::1", 7).to_string(), "[::1]:7");
     }
 }

@@ -1,4 +1,4 @@
-//! The settings of a client's behaviour, with their defaults.
+//! The settings of a client's behaviour.
 
 use std::time::Duration;
 
@@ -144,8 +144,9 @@ impl Durability {
     }
 }
 
-/// The settings of a client.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The settings of a client. The table of settings has their default values; all fields of
+/// `Settings::default()` are empty or 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// How long a transmission waits for its reply.
     pub response_timeout: Duration,
@@ -182,37 +183,6 @@ pub struct Settings {
     pub(crate) client_name: String,
     /// The contents of the client's reports about itself.
     pub introspection: Introspection,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Settings {
-            response_timeout: Duration::from_secs(3),
-            connect_timeout: Duration::from_secs(2),
-            retries: 4,
-            retry_delay: Duration::from_millis(100),
-            ping_interval: Duration::from_secs(5),
-            credentials_interval: Duration::from_secs(10),
-            connections_per_node: 1,
-            max_in_flight: 1024,
-            scan_interval: Duration::from_secs(1),
-            read_mode: ReadMode::Primary,
-            subscription_mode: SubscriptionMode::Primary,
-            max_replica_lag: Duration::from_secs(1),
-            sharded_subscriptions: ShardedSubscriptions::Auto,
-            protocol: Protocol::Auto,
-            watchdog_lease: Duration::from_secs(30),
-            durability: Durability::Primary,
-            fair_wait: Duration::from_secs(30),
-            fair_depth: 16,
-            handover_window: None,
-            poll_interval: Duration::from_secs(1),
-            poll_budget: 500,
-            namespace: Namespace::default(),
-            client_name: "redgrid".into(),
-            introspection: Introspection::Full,
-        }
-    }
 }
 
 impl Settings {

@@ -5,7 +5,7 @@ use percent_encoding::percent_decode_str;
 use super::error::{ConfigError, Origin};
 use super::form::Value;
 use super::layer::Layer;
-use super::table::{Group, setting};
+use super::table::{SERVERS, setting};
 
 /// The kind of servers, which follows from the scheme of the URL.
 #[derive(Clone, Copy, PartialEq)]
@@ -26,7 +26,7 @@ struct Parts<'a> {
     user_info: Option<&'a str>,
     hosts: &'a str,
     path: &'a str,
-    query: Option<&'a str>,
+    query: &'a str,
     url: &'a str,
 }
 
@@ -61,14 +61,9 @@ impl<'a> Parts<'a> {
         if rest.contains('#') {
             return Err(bad(&format!("no `#` part: {}", super::hints::VERIFIED)));
         }
-        let (path, query) = match rest.split_once('?') {
-            Some((path, query)) => (path, Some(query)),
-            None => (rest, None),
-        };
-        let (user_info, hosts) = match authority.rsplit_once('@') {
-            Some((user_info, hosts)) => (Some(user_info), hosts),
-            None => (None, authority),
-        };
+        let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (user_info, hosts) =
+            authority.rsplit_once('@').map_or((None, authority), |(info, hosts)| (Some(info), hosts));
         if user_info.is_some_and(|info| info.contains('@')) {
             return Err(bad("`@` in user and password as %40"));
         }
@@ -90,20 +85,14 @@ impl<'a> Parts<'a> {
         if hosts.iter().any(String::is_empty) {
             return Err(bad(self.url, "a host after `//` (and after each comma)"));
         }
-        let segments: Vec<&str> = self.path.split('/').filter(|segment| !segment.is_empty()).collect();
-        let (name, database) = match (self.kind, &segments[..]) {
-            (Kind::Sentinel, []) => return Err(bad(self.url, "the name of the primary as the path, like /mymaster")),
-            (Kind::Sentinel, [name]) => (Some(name), None),
-            (Kind::Sentinel, [name, database]) => (Some(name), Some(database)),
-            (Kind::Cluster, []) => (None, None),
-            (Kind::Cluster, _) => return Err(bad(self.url, "no path: a cluster has only database 0")),
-            (_, []) => (None, None),
-            (_, [database]) => (None, Some(database)),
-            (_, _) => return Err(bad(self.url, "a database number from 0 to 255 as the path")),
-        };
-        if let Some(database) = database {
-            let number = database.parse::<u8>();
-            let number = number.map_err(|_| bad(self.url, "a database number from 0 to 255 as the path"))?;
+        let mut segments = self.path.split('/').filter(|segment| !segment.is_empty());
+        let name = if self.kind == Kind::Sentinel { segments.next() } else { None };
+        if let Some(database) = segments.next() {
+            if self.kind == Kind::Cluster {
+                return Err(bad(self.url, "no path: a cluster has only database 0"));
+            }
+            let number = database.parse::<u8>().ok().filter(|_| segments.next().is_none());
+            let number = number.ok_or_else(|| bad(self.url, "a database number from 0 to 255 as the path"))?;
             layer.set_one("database", number.to_string(), self.at("database"))?;
         }
         match (self.kind, &hosts[..]) {
@@ -114,15 +103,15 @@ impl<'a> Parts<'a> {
             }
             (Kind::MasterSlave, [primary, replicas @ ..]) => {
                 layer.set_one("primary", primary, self.at("host"))?;
-                match replicas {
-                    [] => Ok(()),
-                    replicas => layer.set("replicas", Value::Many(replicas.to_vec()), self.at("host")),
+                if replicas.is_empty() {
+                    return Ok(());
                 }
+                layer.set("replicas", Value::Many(replicas.to_vec()), self.at("host"))
             }
             (Kind::Replicated, _) => layer.set("replicated", Value::Many(hosts), self.at("host")),
             (Kind::Sentinel, _) => {
-                let name = self.decoded(name.copied().unwrap_or_default())?;
-                layer.set_one("master_name", name, self.at("path"))?;
+                let name = name.ok_or_else(|| bad(self.url, "the name of the primary as the path, like /mymaster"))?;
+                layer.set_one("master_name", self.decoded(name)?, self.at("path"))?;
                 layer.set("sentinels", Value::Many(hosts), self.at("host"))
             }
             _ => layer.set("cluster", Value::Many(hosts), self.at("host")),
@@ -130,30 +119,27 @@ impl<'a> Parts<'a> {
     }
 
     fn access(&self, layer: &mut Layer) -> Result<(), ConfigError> {
-        let (user, password) = match self.user_info.map(|info| (info, info.split_once(':'))) {
-            None => return Ok(()),
-            Some((_, Some((user, password)))) => (user, Some(password)),
-            Some((user, None)) => (user, None),
-        };
+        let Some(info) = self.user_info else { return Ok(()) };
+        let (user, password) = info.split_once(':').map_or((info, None), |(user, password)| (user, Some(password)));
         if !user.is_empty() {
             layer.set_one("username", self.decoded(user)?, self.at("user"))?;
         }
-        match password {
-            Some(password) => layer.set_one("password", self.decoded(password)?, self.at("password")),
-            None => Ok(()),
+        if let Some(password) = password {
+            layer.set_one("password", self.decoded(password)?, self.at("password"))?;
         }
+        Ok(())
     }
 
     fn settings(&self, layer: &mut Layer) -> Result<(), ConfigError> {
         let mut encrypted = self.tls;
-        for pair in self.query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+        for pair in self.query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').ok_or_else(|| bad(self.url, "`setting=value` after the `?`"))?;
             let is_name = key.chars().all(|c| c.is_ascii_alphabetic() || matches!(c, '_' | '-'));
             if !is_name {
                 return Err(bad(self.url, "names of settings after the `?`"));
             }
             let value = self.decoded(value)?;
-            let here = setting(key).filter(|setting| setting.group == Group::Servers);
+            let here = setting(key).filter(|setting| setting.group == SERVERS);
             if here.is_some_and(|_| !key.starts_with("sentinel_")) {
                 let expected = format!("the servers before the `?`, not as the setting `{key}`");
                 return Err(bad(self.url, &expected));

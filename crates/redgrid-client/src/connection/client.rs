@@ -10,7 +10,6 @@ pub(super) mod health;
 mod introspection;
 pub(super) mod lifecycle;
 mod ready;
-mod reconnect;
 pub(super) mod service;
 pub(super) mod shared;
 pub(super) mod views;
@@ -41,8 +40,8 @@ use crate::clock::Clock;
 use crate::config::{Config, ConfigError, Settings};
 use crate::error::ServerError;
 use crate::name::{Name, Namespace};
-use crate::participant::Participants;
 use crate::pubsub::SubscriptionManager;
+use crate::sync::Mutex;
 
 /// A client for Redis or Valkey. It owns its connections, its holds and its waiting requests.
 ///
@@ -125,7 +124,7 @@ impl Client {
             topology,
             subscriptions,
             events,
-            participants: Participants::default(),
+            participants: Mutex::default(),
             given_back: GivenBack::default(),
             background,
             one_thread: is_one_thread(),
@@ -218,7 +217,7 @@ impl Client {
     ///
     /// Dropping the future changes nothing.
     pub fn health(&self) -> HealthCheck {
-        HealthCheck::new(self.clone(), self.0.core.settings.response_timeout)
+        HealthCheck { client: self.clone(), timeout: self.0.core.settings.response_timeout }
     }
 
     /// Returns the topology as the client knows it at the moment. No request is sent.
@@ -236,7 +235,7 @@ impl Client {
         // The client's own notice channel is not counted, because no waiter watches it.
         let channels = self.0.core.subscriptions.channel_count().saturating_sub(1);
         let held = self.0.service.get().map(|service| service.stats()).unwrap_or_default();
-        ClientStats { names: held.names, holds: held.holds, waiting: held.waiting, channels }
+        ClientStats { channels, ..held }
     }
 }
 
@@ -278,7 +277,7 @@ impl fmt::Debug for Client {
 }
 
 /// The number of names, holds, waiting requests and channels of a client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 // Not `#[non_exhaustive]`: tests compare the whole value with an expected one.
 pub struct ClientStats {
     /// Names that are held, awaited or being released.

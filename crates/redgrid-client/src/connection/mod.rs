@@ -42,7 +42,7 @@ pub use response::ResponseFuture;
 pub use retry::{RetryPolicy, jittered, may_execute_until};
 pub use send::{Answer, RequestOutcome, once, unless_replaced};
 pub use server_clock::ServerClock;
-pub use service::{BackgroundTask, Service, ServiceSlot, ServiceStats};
+pub use service::{BackgroundTask, Service, ServiceSlot};
 pub use shared::{Kept, Shared};
 pub(crate) use slot::{hash_tag, slot as slot_of};
 pub use traits::is_same;

@@ -15,7 +15,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::{CommitError, DeploymentKind, Reply, Request, ResponseFuture, ServerClock};
 use crate::clock::Instant;
-use crate::config::Durability;
+use crate::config::{Address, Durability};
 use crate::error::ServerError;
 
 /// Identifies a node by its address, or by `unix:` and the path of its socket.
@@ -266,7 +266,7 @@ pub trait Server: Send + Sync + 'static {
     async fn unsubscribe(&self, kind: ChannelKind, channels: Vec<Bytes>);
 
     /// Returns the stream of pushed events. This method must be called only once, and before the
-    /// first [`Server::subscribe`]: earlier events are lost.
+    /// first [`Server::subscribe`], because events before this call are lost.
     ///
     /// The result of a second call depends on the implementation: either the first stream ends and
     /// the second one continues, or the second stream is empty.
@@ -298,9 +298,8 @@ pub fn is_same(one: &Arc<dyn Server>, other: &Arc<dyn Server>) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq)]
 // Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum TopologyHint {
-    /// A node redirected a request: it reports that the slot is served at this address
-    /// (`host:port`).
-    Moved(u16, String),
+    /// A node redirected a request: it reports that the slot is served at this address.
+    Moved(u16, Address),
     /// The node is not reachable, does not answer, or seems to be the wrong node for a request,
     /// judging by its error.
     Node(NodeId),
@@ -367,7 +366,7 @@ pub trait Topology: Send + Sync + 'static {
 
     /// Returns the node at an address that another node has reported in a redirect; `None` if the
     /// redirect cannot be followed.
-    fn at(&self, _address: &str) -> Option<Arc<dyn Server>> {
+    fn at(&self, _address: &Address) -> Option<Arc<dyn Server>> {
         None
     }
 

@@ -5,14 +5,15 @@ use std::fmt::Display;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::{CLOCK_OFFSET, set};
+use super::{CLOCK_OFFSET, Change, emit};
 
 /// The longest exchange from which a clock is measured: 1 s. The error of the measurement is at
 /// most half the duration of the exchange.
 const LONGEST_EXCHANGE: Duration = Duration::from_secs(1);
 
-/// The nodes in use: how many clients of this process use each. Offsets are recorded under its
-/// lock, so that none is recorded after the last client has left the node.
+/// The number of clients in this process that use each node; nodes that no client uses have no
+/// entry. An offset is recorded while this map is locked, so no offset is recorded after the last
+/// client has left the node.
 static USERS: LazyLock<Mutex<HashMap<Box<str>, usize>>> = LazyLock::new(Mutex::default);
 
 /// Records that one more client uses a node.
@@ -22,8 +23,9 @@ pub(super) fn node_added(node: &str) {
     }
 }
 
-/// Records that a client no longer uses a node. If it was the last one, the clock is not measured
-/// any more, and the offset is set to 0. Otherwise the last one would be exported for ever.
+/// Records that a client no longer uses a node. When the last client has left, the node's clock is
+/// no longer measured, and the recorded offset is set to 0. Otherwise the metrics would show the
+/// last measured offset for ever.
 pub(super) fn node_removed(node: &str) {
     if !cfg!(feature = "metrics") {
         return;
@@ -33,7 +35,7 @@ pub(super) fn node_removed(node: &str) {
     *count -= 1;
     if *count == 0 {
         users.remove(node);
-        set(CLOCK_OFFSET, ("node", node), 0.0);
+        emit(CLOCK_OFFSET, ("node", node), Change::To(0.0));
     }
 }
 
@@ -42,7 +44,7 @@ pub(super) fn node_removed(node: &str) {
 ///
 /// A slow exchange says too little about the clock, and is not recorded. An exchange with a node
 /// that no client uses is not recorded either: the first client may not have been added yet, or the
-/// last one may have been removed.
+/// last client may have left already.
 pub(crate) fn clock_offset(node: &dyn Display, server_micros: u64, round_trip: Duration) {
     if cfg!(feature = "metrics")
         && round_trip <= LONGEST_EXCHANGE
@@ -51,7 +53,8 @@ pub(crate) fn clock_offset(node: &dyn Display, server_micros: u64, round_trip: D
         let (node, here) = (node.to_string(), here.saturating_sub(round_trip / 2));
         let users = USERS.lock().unwrap_or_else(PoisonError::into_inner);
         if users.contains_key(&*node) {
-            set(CLOCK_OFFSET, ("node", &node), server_micros as f64 / 1e6 - here.as_secs_f64());
+            let offset = server_micros as f64 / 1e6 - here.as_secs_f64();
+            emit(CLOCK_OFFSET, ("node", &node), Change::To(offset));
         }
     }
 }
@@ -79,7 +82,7 @@ mod tests {
             assert!((40.0..60.0).contains(&offset()), "{}", offset());
             node_removed("a:1");
             assert_eq!(offset(), 0.0);
-            // The reply to a question that was asked before.
+            // This reply answers a request that was sent before the node was removed.
             clock_offset(&"a:1", ahead(), Duration::from_millis(10));
             assert_eq!(offset(), 0.0);
         });

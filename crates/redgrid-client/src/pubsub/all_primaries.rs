@@ -27,7 +27,7 @@ pub(super) struct AllPrimariesState {
 
 impl Drop for AllPrimariesSubscription {
     fn drop(&mut self) {
-        self.manager.all_primaries().remove(&self.id);
+        self.manager.all_primaries.lock().remove(&self.id);
     }
 }
 
@@ -41,7 +41,7 @@ impl SubscriptionManager {
     ) -> AllPrimariesSubscription {
         let id = self.next_id();
         let state = AllPrimariesState { buffer: Arc::clone(buffer), channels, registrations: HashMap::new() };
-        self.all_primaries().insert(id, state);
+        self.all_primaries.lock().insert(id, state);
         self.subscribe_new_primaries();
         AllPrimariesSubscription { manager: Arc::clone(self), id }
     }
@@ -50,7 +50,7 @@ impl SubscriptionManager {
     pub(super) fn subscribe_new_primaries(self: &Arc<Self>) {
         // The manager's state must not be locked here: this function can drop registrations, and
         // each drop locks the state.
-        let mut all_primaries = self.all_primaries();
+        let mut all_primaries = self.all_primaries.lock();
         if all_primaries.is_empty() {
             return;
         }

@@ -2,7 +2,6 @@
 //! messages, the buffer reports their number.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -10,6 +9,7 @@ use futures_util::task::AtomicWaker;
 
 use super::stream::PubSubEvent;
 use crate::error::ServerError;
+use crate::sync::Mutex;
 
 /// The message buffer of one reader. All channels of the reader put their messages into it. The
 /// reader's stream of events begins with [`MessageBuffer::start`].
@@ -63,7 +63,7 @@ impl MessageBuffer {
 
     /// Adds a channel, and returns its id in this buffer.
     pub(super) fn add_channel(&self) -> u64 {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.last_channel_id += 1;
         let channel_id = state.last_channel_id;
         if !state.started {
@@ -74,12 +74,12 @@ impl MessageBuffer {
 
     /// Records that a channel is active: from now on, all of its messages are received.
     ///
-    /// The first activation of a channel reports no gap if the channel was added before the stream
-    /// started: the stream starts only when all channels that were added before the start are
-    /// active. Later activations of that channel, and all activations of a channel that was added
-    /// after the start, end a gap. The gap is reported now, if it was not reported before.
+    /// Normally an activation ends a gap, and the gap is reported now, unless it was reported
+    /// before. There is one exception: the first activation of a channel that was added before the
+    /// stream started. This activation reports no gap, because the stream starts only when all such
+    /// channels are active.
     pub(super) fn channel_active(&self, channel_id: u64) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let is_reported = state.pending.remove(&channel_id) | state.gap_reported.remove(&channel_id);
         if !is_reported {
             state.push_gap();
@@ -94,7 +94,7 @@ impl MessageBuffer {
     /// The message is discarded if the channel was added before the stream started, and has not
     /// been active yet.
     pub(super) fn push_unconfirmed(&self, channel_id: u64, channel: &Bytes, payload: &Bytes) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.pending.contains(&channel_id) {
             return;
         }
@@ -108,12 +108,11 @@ impl MessageBuffer {
     /// Records that a channel has become inactive. A gap is reported before the channel's next
     /// message, or when the channel is active again.
     pub(super) fn channel_interrupted(&self, channel_id: u64) {
-        self.state().gap_reported.remove(&channel_id);
+        self.state.lock().gap_reported.remove(&channel_id);
     }
 
-    /// Removes a channel.
     pub(super) fn channel_removed(&self, channel_id: u64) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.pending.remove(&channel_id);
         state.gap_reported.remove(&channel_id);
         drop(state);
@@ -121,7 +120,7 @@ impl MessageBuffer {
     }
 
     pub(super) fn channel_denied(&self, why: &ServerError) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.denied = Some(why.clone());
         if state.started && !matches!(state.events.back(), Some(PubSubEvent::Denied(_))) {
             state.events.push_back(PubSubEvent::Denied(why.clone()));
@@ -131,7 +130,7 @@ impl MessageBuffer {
     }
 
     pub(super) fn push(&self, channel: &Bytes, payload: &Bytes) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.events.len() < self.capacity {
             state.events.push_back(PubSubEvent::Message { channel: channel.clone(), payload: payload.clone() });
         } else {
@@ -148,19 +147,19 @@ impl MessageBuffer {
     }
 
     pub(super) fn close(&self) {
-        self.state().closed = true;
+        self.state.lock().closed = true;
         self.reader.wake();
     }
 
     /// Starts the stream. A channel that is added later reports a gap when it becomes active.
     pub fn start(&self) {
-        self.state().started = true;
+        self.state.lock().started = true;
     }
 
     /// Polls whether all channels are active.
     pub(crate) fn poll_active(&self, context: &mut Context<'_>) -> Poll<Result<(), SubscribeError>> {
         self.reader.register(context.waker());
-        let state = self.state();
+        let state = self.state.lock();
         match &state.denied {
             _ if state.closed => Poll::Ready(Err(SubscribeError::ShutDown)),
             Some(why) => Poll::Ready(Err(SubscribeError::Denied(why.clone()))),
@@ -172,16 +171,12 @@ impl MessageBuffer {
     /// Polls for the next event; `None` when the client has ended.
     pub fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<PubSubEvent>> {
         self.reader.register(context.waker());
-        let mut state = self.state();
+        let mut state = self.state.lock();
         match state.events.pop_front() {
             Some(event) => Poll::Ready(Some(event)),
             None if state.closed => Poll::Ready(None),
             None => Poll::Pending,
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -220,7 +215,7 @@ mod tests {
             push("7");
             buffer.channel_active(1);
         }
-        assert!(buffer.state().events.len() <= 4, "{:?}", buffer.state().events);
+        assert!(buffer.state.lock().events.len() <= 4, "{:?}", buffer.state.lock().events);
         buffer.close();
         while next(&buffer).is_some() {}
         assert_eq!(buffer.poll_next(&mut Context::from_waker(Waker::noop())), Poll::Ready(None));

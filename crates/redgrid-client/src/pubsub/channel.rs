@@ -34,9 +34,7 @@ pub(super) struct Channel {
     ///
     /// In both cases the channel may be subscribed even if a later SUBSCRIBE was refused.
     pub(super) confirmed_or_unknown: bool,
-    /// The key to poll.
     pub(super) poll: Option<KeyPoll>,
-    /// Number of messages that were received on the channel.
     pub(super) message_count: u64,
     /// Counts this channel in the metric of the number of subscriptions.
     gauge: SubscriptionGauge,
@@ -61,8 +59,8 @@ pub(super) enum ChannelScope {
     /// primary. So the primary includes this subscription when it counts the receivers of a
     /// message.
     SlotPrimary,
-    /// Messages are published only at one node. Its id is the `key` of the channel. The channel is
-    /// subscribed at that node.
+    /// Messages are published only at one node, where the channel is also subscribed. The id of
+    /// that node is the `key` of the channel.
     Node,
 }
 
@@ -202,6 +200,7 @@ impl Channel {
         self.poll.is_none() && !self.watchers.values().all(polled)
     }
 
+    /// Makes the watchers check their keys. A message buffer has no key.
     pub(super) fn resync(&self) {
         for sink in self.watchers.values() {
             match sink {
@@ -211,11 +210,13 @@ impl Channel {
                 Sink::Ordered { sender, .. } => {
                     let _ = sender.send(ChannelEvent::Resync);
                 }
-                Sink::Buffer { buffer, channel_id } => buffer.channel_active(*channel_id),
+                Sink::Buffer { .. } => {}
             }
         }
     }
 
+    /// Sets the state of the subscription, and reports it to the watchers. For a message buffer,
+    /// each change to `Active` may end a gap.
     pub(super) fn set_subscription(&mut self, subscription: SubscriptionState) {
         self.subscription = subscription;
         self.count();
@@ -225,10 +226,10 @@ impl Channel {
                     signal.active.store(subscription == SubscriptionState::Active, Ordering::Release)
                 }
                 Sink::Ordered { generation, .. } => generation.set_active(subscription == SubscriptionState::Active),
-                Sink::Buffer { buffer, channel_id } if subscription != SubscriptionState::Active => {
-                    buffer.channel_interrupted(*channel_id)
-                }
-                _ => {}
+                Sink::Buffer { buffer, channel_id } => match subscription {
+                    SubscriptionState::Active => buffer.channel_active(*channel_id),
+                    _ => buffer.channel_interrupted(*channel_id),
+                },
             }
         }
     }

@@ -34,8 +34,8 @@ pub struct OwnSubscription {
 
 impl OwnSubscription {
     /// Returns the subscription state to assume when a subscriber count of the server is evaluated.
-    /// `self` is the state when the count was requested, and `after` the state when the reply
-    /// arrived.
+    /// `self` is the state at the time of the request for the count. `after` is the state at the
+    /// time of the reply.
     ///
     /// A subscription that began between request and reply may be part of the count, so
     /// `is_pending` is set in the result.
@@ -54,7 +54,7 @@ impl SubscriptionManager {
 
     /// Returns the state of this process's subscription to a channel.
     pub fn own_subscription(&self, channel: &Bytes) -> OwnSubscription {
-        let state = self.state();
+        let state = self.state.lock();
         match state.channels.get(channel).map(|channel| (channel.subscription, channel.message_count)) {
             Some((SubscriptionState::Active, message_count)) => {
                 OwnSubscription { message_count: Some(message_count), is_pending: false }
@@ -69,13 +69,13 @@ impl SubscriptionManager {
 
     /// Returns the number of channels with watchers.
     pub(crate) fn channel_count(&self) -> usize {
-        self.state().channels.values().filter(|channel| !channel.watchers.is_empty()).count()
+        self.state.lock().channels.values().filter(|channel| !channel.watchers.is_empty()).count()
     }
 
     /// Counts the channels that are wanted at a node, and how many of these channels the server has
     /// confirmed there.
     pub(crate) fn counts_at(&self, node: &NodeId) -> SubscriptionCounts {
-        let state = self.state();
+        let state = self.state.lock();
         let mut counts = SubscriptionCounts::default();
         let wanted = state.channels.iter().filter(|(_, channel)| channel.node == *node && !channel.watchers.is_empty());
         for (name, channel) in wanted {
@@ -95,7 +95,7 @@ impl SubscriptionManager {
 
     /// Returns the number of streams that this client has open for these channels.
     pub fn stream_count(&self, channels: &ChannelSelector) -> usize {
-        self.state().channels.get(&channels.internal_name()).map_or(0, |channel| channel.watchers.len())
+        self.state.lock().channels.get(&channels.internal_name()).map_or(0, |channel| channel.watchers.len())
     }
 
     /// Returns the time at which the primary of a key last answered a poll.
@@ -103,7 +103,8 @@ impl SubscriptionManager {
     /// A primary is polled continually while waiters watch its keys.
     pub fn contact(&self, key: &[u8]) -> Instant {
         let primary = self.topology.primary(key);
-        self.state()
+        self.state
+            .lock()
             .node_tasks
             .get(primary.id())
             .map_or(Instant::MIN, |node_task| node_task.subscriptions.last_contact())

@@ -7,31 +7,35 @@
 //! becomes unusable. The watchers of a moved channel check their keys again.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 
 use super::all_primaries::{AllPrimariesState, name_at_node};
 use super::channel::{Channel, ChannelScope, Denial, KeyPoll, Sink, SubscriptionState};
-use super::handles::ChannelEvent;
-use super::node::{Desired, NodeSubscriptions, NodeTask};
+use super::handles::{ChannelEvent, Registration};
+use super::node::{NodeSubscriptions, NodeTask};
 use super::poll::UNSUBSCRIBED_POLL;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::connection::{ChannelKind, Events, NodeId, Server, Topology, is_same};
 use crate::pubsub::stream::{pattern_name, plain_name, sharded_name};
+use crate::sync::Mutex;
 
 /// The subscription manager of a client.
 pub struct SubscriptionManager {
-    pub(super) topology: Arc<dyn Topology>,
-    pub(super) clock: Clock,
-    pub(super) settings: Settings,
+    /// The client's view of the servers.
+    pub topology: Arc<dyn Topology>,
+    /// The clock of the client.
+    pub clock: Clock,
+    /// The settings of the client.
+    pub settings: Settings,
     pub(super) events: Arc<Events>,
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
     /// Subscriptions at all primaries. If both mutexes are needed, this one must be locked first,
     /// before `state`.
-    all_primaries: Mutex<HashMap<u64, AllPrimariesState>>,
+    pub(super) all_primaries: Mutex<HashMap<u64, AllPrimariesState>>,
 }
 
 #[derive(Default)]
@@ -41,20 +45,15 @@ pub(super) struct State {
     pub(super) node_tasks: HashMap<NodeId, NodeTask>,
     /// Denied channels, each with the time of the next attempt.
     pub(super) denied: HashMap<Bytes, Denial>,
-    /// Channels that are being unsubscribed at a node. A sink is where the messages of a watcher
-    /// go. The sinks of removed watchers (see [`SubscriptionManager::drain_watcher`]) receive
-    /// messages until the server has confirmed the end of the subscription.
+    /// The sinks of removed watchers, for each channel that is being unsubscribed at a node. The
+    /// messages of a watcher go to its sink. These sinks receive messages until the server has
+    /// confirmed the end of the subscription (see [`SubscriptionManager::drain_watcher`]).
     pub(super) draining: HashMap<Bytes, Vec<(NodeId, Sink)>>,
     next_id: u64,
     pub(super) closed: bool,
 }
 
 impl State {
-    /// Returns the pending changes at a node.
-    pub(super) fn desired(&mut self, node: &NodeId) -> Option<&mut Desired> {
-        self.node_tasks.get_mut(node).map(|node_task| &mut node_task.desired)
-    }
-
     /// Returns the task of a node, and starts it if there is none.
     ///
     /// Tasks are found by address. If another node now has the address, a new task starts, and
@@ -97,60 +96,30 @@ impl State {
 }
 
 impl SubscriptionManager {
-    pub(crate) fn new(
-        topology: Arc<dyn Topology>,
-        clock: Clock,
-        settings: Settings,
-        events: Arc<Events>,
-    ) -> Arc<SubscriptionManager> {
-        Arc::new(SubscriptionManager {
-            topology,
-            clock,
-            settings,
-            events,
-            state: Mutex::default(),
-            all_primaries: Mutex::default(),
-        })
-    }
-
-    /// Returns the client's view of the servers.
-    pub fn topology(&self) -> &dyn Topology {
-        &*self.topology
-    }
-
-    /// Returns the clock of the client.
-    pub fn clock(&self) -> &Clock {
-        &self.clock
-    }
-
-    /// Returns the settings of the client.
-    pub fn settings(&self) -> &Settings {
-        &self.settings
+    pub(crate) fn new(topology: Arc<dyn Topology>, clock: Clock, settings: Settings, events: Arc<Events>) -> Arc<Self> {
+        let (state, all_primaries) = (Mutex::default(), Mutex::default());
+        Arc::new(SubscriptionManager { topology, clock, settings, events, state, all_primaries })
     }
 
     /// Returns an id that no watcher has.
     pub(super) fn next_id(&self) -> u64 {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.next_id += 1;
         state.next_id
     }
 
-    pub(super) fn all_primaries(&self) -> MutexGuard<'_, HashMap<u64, AllPrimariesState>> {
-        self.all_primaries.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
     pub(super) fn add_watcher(
         self: &Arc<Self>,
-        name: &Bytes,
+        name: Bytes,
         key: &Bytes,
         scope: ChannelScope,
         sink: Sink,
         poll: Option<KeyPoll>,
-    ) -> u64 {
+    ) -> Registration {
         let now = self.clock.now();
-        let mut state = self.state();
-        state.next_id += 1;
-        let id = state.next_id;
+        let registration = Registration { manager: Arc::clone(self), channel: name, id: self.next_id() };
+        let Registration { channel: name, id, .. } = &registration;
+        let mut state = self.state.lock();
         if !state.channels.contains_key(name) {
             let (server, primary) = self.nodes_for(key, scope).unzip();
             if !state.closed {
@@ -170,7 +139,7 @@ impl SubscriptionManager {
             state.channels.insert(name.clone(), channel);
         }
         let State { channels, node_tasks, draining, denied, .. } = &mut *state;
-        let Some(channel) = channels.get_mut(name) else { return id };
+        let Some(channel) = channels.get_mut(name) else { return registration };
         // Between the caller's last check of the key and this registration, messages may have been
         // published and missed. So the watcher must check its key once more: at once if the
         // subscription is active, and otherwise when it is confirmed.
@@ -191,7 +160,7 @@ impl SubscriptionManager {
             }
             _ => {}
         }
-        channel.watchers.insert(id, sink);
+        channel.watchers.insert(*id, sink);
         channel.count();
         match (poll, &mut channel.poll, node_tasks.get_mut(&channel.primary)) {
             (Some(poll), Some(existing), _) => existing.waiter_flag = existing.waiter_flag.take().or(poll.waiter_flag),
@@ -204,7 +173,7 @@ impl SubscriptionManager {
             (None, ..) | (_, None, None) => {}
         }
         let is_new = channel.subscription == SubscriptionState::Pending && channel.watchers.len() == 1;
-        let Some(node_task) = node_tasks.get_mut(&channel.node) else { return id };
+        let Some(node_task) = node_tasks.get_mut(&channel.node) else { return registration };
         if node_task.desired.to_unsubscribe.remove(name) {
             draining.remove(name);
         }
@@ -212,19 +181,21 @@ impl SubscriptionManager {
             node_task.desired.to_subscribe.insert(name.clone());
             node_task.subscriptions.desired_changed.notify_one();
         }
-        id
+        drop(state);
+        registration
     }
 
     pub(super) fn remove_watcher(&self, name: &Bytes, id: u64) {
-        take_watcher(&mut self.state(), name, id);
+        take_watcher(&mut self.state.lock(), name, id);
     }
 
-    /// Removes a watcher. Its sink still receives messages until the server has unsubscribed the
-    /// channel.
+    /// Removes a watcher. If the channel now has no watcher, the channel is unsubscribed. Until the
+    /// server has confirmed this, the sink of the removed watcher still receives messages.
     ///
-    /// If the channel has other watchers, the sink ends at once.
+    /// If the channel has other watchers, the channel stays subscribed, and no such confirmation
+    /// follows. So the sink of the removed watcher ends at once.
     pub(super) fn drain_watcher(&self, name: &Bytes, id: u64) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let Some((node, sink)) = take_watcher(&mut state, name, id) else { return };
         state.draining.entry(name.clone()).or_default().push((node, sink));
     }
@@ -232,7 +203,7 @@ impl SubscriptionManager {
     /// Drops the sinks of each channel in `draining` whose subscription at the node has ended.
     pub(super) fn finish_draining(&self, subscriptions: &NodeSubscriptions, is_ended: impl Fn(&Bytes) -> bool) {
         let node = subscriptions.server.id();
-        self.state().draining.retain(|name, sinks| {
+        self.state.lock().draining.retain(|name, sinks| {
             sinks.retain(|(at, _)| at != node || !is_ended(name));
             !sinks.is_empty()
         });
@@ -240,7 +211,7 @@ impl SubscriptionManager {
 
     /// Makes the watchers of a channel check their keys again.
     pub(super) fn resync(&self, name: &Bytes) {
-        if let Some(channel) = self.state().channels.get(name) {
+        if let Some(channel) = self.state.lock().channels.get(name) {
             channel.resync();
         }
     }
@@ -258,7 +229,7 @@ impl SubscriptionManager {
         name: &Bytes,
         payload: &Bytes,
     ) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let State { channels, draining, .. } = &mut *state;
         let node = subscriptions.server.id();
         let internal_name = match kind {
@@ -285,7 +256,7 @@ impl SubscriptionManager {
 
     /// Ends all tasks and closes all message buffers.
     pub(crate) fn close(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.closed = true;
         state.node_tasks.clear();
         state.draining.clear();
@@ -295,10 +266,6 @@ impl SubscriptionManager {
                 buffer.close();
             }
         });
-    }
-
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 

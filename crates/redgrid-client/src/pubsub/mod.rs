@@ -2,8 +2,9 @@
 //! connection, each channel has its watchers, and a rate-limited poll checks the keys of waiters.
 //!
 //! For a waiter, a message is only a hint. The waiter checks its key again after a message, and
-//! after every gap of the subscription. It also checks its key when the poll finds that the key is
-//! absent, and at the end of the holder's lease, which the server has reported before.
+//! after every gap of the subscription. The waiter also checks its key when the poll finds that the
+//! key is absent, and at the end of the holder's lease. The server has reported this end in reply
+//! to an earlier request of the waiter.
 
 mod all_primaries;
 mod buffer;

@@ -1,8 +1,8 @@
 //! Keeps the subscriptions at one node equal to the wanted ones.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,6 +15,7 @@ use super::reconcile::reconcile;
 use crate::clock::Instant;
 use crate::connection::{ChannelKind, NodeId, Push, Server, jittered};
 use crate::error::ServerError;
+use crate::sync::Mutex;
 
 /// Longest pause (before jitter) after repeated failures to subscribe: 5 s. After each failure, the
 /// client may have to replace the subscriber connection, which must not happen too often.
@@ -31,7 +32,7 @@ pub(super) struct NodeSubscriptions {
     pub(super) reconnected: Notify,
     /// The instant at which the node last answered a poll, in nanoseconds.
     last_contact: AtomicU64,
-    failures: Mutex<Failures>,
+    pub(super) failures: Mutex<Failures>,
 }
 
 /// Consecutive failures to subscribe.
@@ -67,19 +68,14 @@ impl Failures {
 impl NodeSubscriptions {
     /// Returns why the last attempt to subscribe failed; `None` if that attempt succeeded.
     pub(super) fn failure(&self) -> Option<ServerError> {
-        self.failures().last.clone()
+        self.failures.lock().last.clone()
     }
 
     /// Returns the end of the current pause; `None` if there is no pause.
     pub(super) fn paused_until(&self, now: Instant) -> Option<Instant> {
-        self.failures().paused_until.filter(|until| *until > now)
+        self.failures.lock().paused_until.filter(|until| *until > now)
     }
 
-    pub(super) fn failures(&self) -> MutexGuard<'_, Failures> {
-        self.failures.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
-    /// Returns the time at which the node last answered a poll.
     pub(super) fn last_contact(&self) -> Instant {
         Instant::from_nanos(self.last_contact.load(Ordering::Acquire))
     }
@@ -129,8 +125,8 @@ pub(super) struct NodeTask {
 
 impl NodeTask {
     pub(super) fn start(manager: Arc<SubscriptionManager>, server: Arc<dyn Server>) -> NodeTask {
-        // The stream is opened before the tasks start. If `reconcile` ran before `dispatch`, messages
-        // that follow the first confirmation would otherwise be lost without a gap.
+        // Open the stream before the tasks start. Otherwise `reconcile` might subscribe before the
+        // stream is open, and messages after the confirmation would be lost without a gap.
         let pushes = server.pushes();
         let subscriptions = Arc::new(NodeSubscriptions {
             server,

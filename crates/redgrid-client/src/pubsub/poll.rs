@@ -20,7 +20,6 @@ static SET_WAITING: BulkScript = BulkScript::new("pubsub/set-waiting", include_s
 /// TTL of a waiter flag: 300 ms, the time of three polls. Each poll sets the flag anew.
 const FLAG_TTL: Duration = Duration::from_millis(300);
 
-/// A key that is due for a poll.
 pub(super) struct DuePoll {
     pub(super) channel: Bytes,
     pub(super) key: Bytes,
@@ -32,8 +31,8 @@ pub(super) struct DuePoll {
 /// tenth of the keys that `poll_budget` allows per second.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Interval between two polls of a key whose channel is not active: 100 ms. It also applies to
-/// waiters that poll by themselves.
+/// Interval between two polls of a key whose channel is not active: 100 ms. This interval also
+/// applies to waiters that poll by themselves.
 pub const UNSUBSCRIBED_POLL: Duration = Duration::from_millis(100);
 
 /// Result of `ttl.lua` for an absent key.
@@ -136,8 +135,8 @@ impl SubscriptionManager {
         let _ = once(&*self.topology, set_waiting_request([waiter_flag.clone()]).not_after(limit), limit).await;
     }
 
-    /// Returns the TTL of a key; `None` if the key is absent or cannot be read. The caller's own
-    /// request then shows the state of the key.
+    /// Returns the TTL of a key; `None` if the key is absent or cannot be read. In both cases the
+    /// reply to the caller's next request shows the state of the key.
     pub async fn key_ttl(&self, key: &Bytes) -> Option<Duration> {
         let request = TTL.with([key.clone()]).idempotent();
         let answer = once(&*self.topology, request, self.clock.now() + self.settings.response_timeout).await;
@@ -153,7 +152,7 @@ impl SubscriptionManager {
     /// Takes at most `limit` polls that are due, and schedules the next poll of each key.
     fn take_due_polls(&self, subscriptions: &NodeSubscriptions, limit: usize) -> Vec<DuePoll> {
         let now = self.clock.now();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let State { channels, node_tasks, .. } = &mut *state;
         let Some(NodeTask { desired: Desired { polls, .. }, .. }) = node_tasks.get_mut(subscriptions.server.id())
         else {
@@ -178,8 +177,7 @@ impl SubscriptionManager {
         due_polls
     }
 
-    /// Returns the time at which the next poll is due.
     fn next_poll_at(&self, subscriptions: &NodeSubscriptions) -> Option<Instant> {
-        self.state().node_tasks.get(subscriptions.server.id())?.desired.polls.first().map(|(due, _)| *due)
+        self.state.lock().node_tasks.get(subscriptions.server.id())?.desired.polls.first().map(|(due, _)| *due)
     }
 }

@@ -9,7 +9,7 @@ use super::poll::UNSUBSCRIBED_POLL;
 use crate::connection::{ChannelKind, NodeId, Server, is_same};
 
 impl SubscriptionManager {
-    /// Returns how the messages of a channel are published.
+    /// Returns the kind of a channel with this scope.
     pub(super) fn kind_of(&self, scope: ChannelScope) -> ChannelKind {
         match scope {
             ChannelScope::Slot | ChannelScope::SlotPrimary if self.topology.is_sharded() => ChannelKind::Sharded,
@@ -38,7 +38,7 @@ impl SubscriptionManager {
     /// Moves every channel to the node where it belongs in the current topology.
     pub(crate) fn reassign(self: &Arc<Self>) {
         let now = self.clock.now();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.closed {
             return;
         }

@@ -72,10 +72,13 @@ pub(super) async fn reconcile(manager: Arc<SubscriptionManager>, subscriptions: 
             }
         }
         if let Some(kind) = kind {
-            let gap_count = manager.gap_count(&subscriptions);
+            let gap_count = match manager.state.lock().node_tasks.get(subscriptions.server.id()) {
+                Some(node_task) => node_task.desired.gap_count,
+                None => 0,
+            };
             match subscriptions.server.subscribe(kind, additions.iter().map(wire_name).collect()).await {
                 Ok(refused) => {
-                    *subscriptions.failures() = Failures::default();
+                    *subscriptions.failures.lock() = Failures::default();
                     match refused.is_empty() {
                         true => manager.mark_active(&subscriptions, kind, &additions, gap_count),
                         false => manager.handle_refusals(&subscriptions, kind, (additions, gap_count), refused),
@@ -111,15 +114,11 @@ fn schedule_resubscription(
 }
 
 impl SubscriptionManager {
-    fn gap_count(&self, subscriptions: &NodeSubscriptions) -> u64 {
-        self.state().desired(subscriptions.server.id()).map_or(0, |desired| desired.gap_count)
-    }
-
     /// Schedules new subscriptions of all channels of a node, or of its channels of one kind.
     pub(super) fn schedule_resubscriptions(&self, subscriptions: &NodeSubscriptions, kind: Option<ChannelKind>) {
         let now = self.clock.now();
         let node = subscriptions.server.id();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let State { channels, node_tasks, .. } = &mut *state;
         let Some(desired) = own_desired(node_tasks, subscriptions) else { return };
         desired.gap_count += 1;
@@ -136,7 +135,7 @@ impl SubscriptionManager {
         let now = self.clock.now();
         let node = subscriptions.server.id();
         {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             let State { channels, node_tasks, .. } = &mut *state;
             let Some(desired) = own_desired(node_tasks, subscriptions) else { return };
             desired.gap_count += 1;
@@ -154,7 +153,7 @@ impl SubscriptionManager {
     /// next denial expires.
     fn retry_denied(&self) -> Instant {
         let now = self.clock.now();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let State { channels, denied, node_tasks, .. } = &mut *state;
         let mut next = Instant::MAX;
         denied.retain(|name, denial| {
@@ -175,7 +174,7 @@ impl SubscriptionManager {
     }
 
     fn diff(&self, subscriptions: &NodeSubscriptions) -> Diff {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let State { channels, node_tasks, draining, .. } = &mut *state;
         let Some(desired) = own_desired(node_tasks, subscriptions) else { return Diff::default() };
         let Desired { to_subscribe, to_subscribe_alone, to_unsubscribe, to_unsubscribe_moved, .. } = desired;
@@ -255,7 +254,7 @@ impl SubscriptionManager {
 
     fn mark_active(&self, subscriptions: &NodeSubscriptions, kind: ChannelKind, chunk: &[Bytes], gap_count: u64) {
         let node = subscriptions.server.id();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let State { channels, node_tasks, .. } = &mut *state;
         if own_desired(node_tasks, subscriptions).is_none() {
             return;
@@ -268,8 +267,8 @@ impl SubscriptionManager {
             // If the last watcher has left meanwhile, the channel is still found, and is in
             // `to_unsubscribe`.
             let Some(channel) = channels.get_mut(name).filter(|channel| channel.is_at(node, kind)) else {
-                // The channel has moved. It is unsubscribed here, so that no message is received
-                // twice.
+                // The channel has moved. The channel is unsubscribed here, so that no message is
+                // received twice.
                 if kind != ChannelKind::Sharded && channels.contains_key(name) {
                     desired.to_unsubscribe_moved.insert((kind, name.clone()));
                 }
@@ -277,9 +276,8 @@ impl SubscriptionManager {
             };
             channel.confirmed_or_unknown = true;
             if desired.gap_count != gap_count {
-                // The confirmation came from a connection that has been lost since, or from a new
-                // connection whose gap was reported only after the request. So the channel is
-                // subscribed again.
+                // The loss of a connection was reported after this request was sent. The
+                // confirmation may come from that connection, so the channel is subscribed again.
                 desired.to_subscribe.insert(name.clone());
                 continue;
             }
@@ -322,7 +320,7 @@ impl SubscriptionManager {
         let retry_after = if kind == ChannelKind::Sharded { SHARDED_DENIED_RETRY } else { DENIED_RETRY };
         let until = self.clock.now() + retry_after;
         {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             let State { channels, denied, node_tasks, .. } = &mut *state;
             let Some(desired) = own_desired(node_tasks, subscriptions) else { return };
             for (name, why) in &refused {
@@ -360,7 +358,7 @@ impl SubscriptionManager {
     ) {
         let node = subscriptions.server.id();
         {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             let State { channels, node_tasks, .. } = &mut *state;
             let Some(desired) = own_desired(node_tasks, subscriptions) else { return };
             for name in chunk {
@@ -375,10 +373,10 @@ impl SubscriptionManager {
             }
         }
         tracing::debug!(%node, %error, channels = chunk.len(), "subscription failed");
-        subscriptions.failures().add(error, self.clock.now(), self.settings.retry_delay);
-        // Before the next attempt, wait for a new connection. It reports a gap (`Push::Gap`), and
-        // the gap notifies `reconnected`. If the node keeps its connection, the timeout ends the
-        // wait.
+        subscriptions.failures.lock().add(error, self.clock.now(), self.settings.retry_delay);
+        // Before the next attempt, wait for a new connection. The gap that a new connection reports
+        // (`Push::Gap`) notifies `reconnected`. If the node keeps its connection, the timeout ends
+        // the wait.
         let _ = tokio::time::timeout(self.settings.retry_delay, subscriptions.reconnected.notified()).await;
     }
 }

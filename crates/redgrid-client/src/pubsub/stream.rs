@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 
 use super::all_primaries::qualified_name;
-use super::buffer::MessageBuffer;
+use super::buffer::{MessageBuffer, SubscribeError};
 use super::channel::ChannelScope;
 use super::handles::Registration;
 use super::manager::SubscriptionManager;
@@ -34,7 +34,7 @@ pub enum ChannelSelector {
 pub enum PubSubEvent {
     /// A message.
     Message {
-        /// The channel to which it was published.
+        /// The channel on which the message was published.
         channel: Bytes,
         /// The published payload.
         payload: Bytes,
@@ -58,9 +58,11 @@ pub struct PubSubStream {
 }
 
 /// Returns the internal name of a plain channel. Such a channel is subscribed with SUBSCRIBE, with
-/// or without a cluster. The internal name must differ from the name on the wire. The internal name
-/// of a channel of waiters is its name on the wire, and that channel may be a sharded channel of
-/// the same name.
+/// or without a cluster.
+///
+/// The internal name of a channel of waiters is its name on the wire. In a cluster this can be a
+/// sharded channel, and a plain channel with the same name is another channel. So the plain channel
+/// needs another internal name.
 pub(super) fn plain_name(channel: &[u8]) -> Bytes {
     qualified_name("plain", channel)
 }
@@ -141,11 +143,8 @@ async fn query_all_nodes<T: FromReply + Send>(core: &Core, request: Request) -> 
 impl Core {
     /// Subscribes to the selected channels, and completes when they are active.
     pub async fn open_stream(&self, channels: ChannelSelector, capacity: usize) -> Result<PubSubStream, ServerError> {
-        let manager = &self.subscriptions;
-        let ((name, scope), internal_name) = (channels.name_and_scope(), channels.internal_name());
-        let register = |buffer: &_| vec![manager.subscribe_buffered_in_scope(buffer, internal_name, name, scope)];
-        let (buffer, registrations) = self.open_buffer(capacity, register).await?;
-        Ok(PubSubStream { manager: Arc::clone(manager), buffer, registrations })
+        let (name, scope) = channels.name_and_scope();
+        self.open_stream_in([(channels.internal_name(), name.clone())], scope, capacity).await
     }
 
     /// Subscribes to channels in the slot of `key`, and completes when they are active.
@@ -155,13 +154,36 @@ impl Core {
         key: &Bytes,
         capacity: usize,
     ) -> Result<PubSubStream, ServerError> {
-        let manager = &self.subscriptions;
-        let register = |buffer: &_| {
-            let channels = channels.into_iter();
-            channels.map(|it| manager.subscribe_buffered_in_scope(buffer, it, key, ChannelScope::Slot)).collect()
+        let channels = channels.into_iter().map(|channel| (channel, key.clone()));
+        self.open_stream_in(channels, ChannelScope::Slot, capacity).await
+    }
+
+    /// Subscribes to channels, each given by its internal name and the key that determines its
+    /// node.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError`] if the server refuses a channel or this client, if the client ends, or if
+    /// the channels are not confirmed within `response_timeout × (retries + 1)`.
+    async fn open_stream_in(
+        &self,
+        channels: impl IntoIterator<Item = (Bytes, Bytes)>,
+        scope: ChannelScope,
+        capacity: usize,
+    ) -> Result<PubSubStream, ServerError> {
+        self.is_open()?;
+        let deadline = self.clock.now() + self.settings.patience();
+        let (manager, buffer) = (Arc::clone(&self.subscriptions), Arc::new(MessageBuffer::new(capacity)));
+        let subscribe = |(name, key): (Bytes, Bytes)| manager.subscribe_buffered_in_scope(&buffer, name, &key, scope);
+        let registrations = channels.into_iter().map(subscribe).collect();
+        let to_error = |error| match error {
+            SubscribeError::ShutDown => self.life.why(),
+            SubscribeError::Timeout => self.unconfirmed(),
+            other => other.into_error(),
         };
-        let (buffer, registrations) = self.open_buffer(capacity, register).await?;
-        Ok(PubSubStream { manager: Arc::clone(manager), buffer, registrations })
+        self.wait_active(&buffer, deadline).await.map_err(to_error)?;
+        buffer.start();
+        Ok(PubSubStream { manager, buffer, registrations })
     }
 }
 

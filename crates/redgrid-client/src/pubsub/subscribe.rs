@@ -12,18 +12,6 @@ use super::manager::SubscriptionManager;
 use crate::clock::Instant;
 
 impl SubscriptionManager {
-    fn register(
-        self: &Arc<Self>,
-        channel: Bytes,
-        key: &Bytes,
-        scope: ChannelScope,
-        sink: Sink,
-        poll: Option<KeyPoll>,
-    ) -> Registration {
-        let id = self.add_watcher(&channel, key, scope, sink, poll);
-        Registration { manager: Arc::clone(self), channel, id }
-    }
-
     /// Watches `channel` until the returned value is dropped, and polls `key` meanwhile.
     pub fn watch(self: &Arc<Self>, channel: Bytes, key: Bytes) -> Watch {
         self.watch_polling(channel, KeyPoll { key, waiter_flag: None, due: Instant::MAX })
@@ -40,7 +28,7 @@ impl SubscriptionManager {
     fn watch_polling(self: &Arc<Self>, channel: Bytes, poll: KeyPoll) -> Watch {
         let (signal, key) = (Arc::new(Signal::default()), poll.key.clone());
         let sink = Sink::Signal(Arc::clone(&signal));
-        Watch { registration: self.register(channel, &key, ChannelScope::Slot, sink, Some(poll)), signal }
+        Watch { registration: self.add_watcher(channel, &key, ChannelScope::Slot, sink, Some(poll)), signal }
     }
 
     /// Watches `channel` in the slot of `key` without a poll. `notify` is notified of each message,
@@ -50,7 +38,7 @@ impl SubscriptionManager {
     pub fn watch_with_notify(self: &Arc<Self>, channel: Bytes, key: &Bytes, notify: Arc<Notify>) -> Watch {
         let signal = Arc::new(Signal::with_notify(notify));
         let sink = Sink::Signal(Arc::clone(&signal));
-        Watch { registration: self.register(channel, key, ChannelScope::Slot, sink, None), signal }
+        Watch { registration: self.add_watcher(channel, key, ChannelScope::Slot, sink, None), signal }
     }
 
     /// Subscribes to a channel whose messages are published with PUBLISH, at any node.
@@ -97,7 +85,7 @@ impl SubscriptionManager {
                 (polls && index == 0).then(|| KeyPoll { key: key.clone(), waiter_flag: None, due: Instant::MAX });
             let generation = if index == 0 { first.clone() } else { Generation::default() };
             let sink = Sink::Ordered { index, sender: sender.clone(), polled: polls, generation };
-            self.register(channel, key, scope, sink, poll)
+            self.add_watcher(channel, key, scope, sink, poll)
         };
         let registrations = channels.into_iter().enumerate().map(subscribe).collect();
         OrderedSubscription { registrations, receiver, generation: first }
@@ -123,6 +111,6 @@ impl SubscriptionManager {
         scope: ChannelScope,
     ) -> Registration {
         let sink = Sink::Buffer { buffer: Arc::clone(buffer), channel_id: buffer.add_channel() };
-        self.register(channel, key, scope, sink, None)
+        self.add_watcher(channel, key, scope, sink, None)
     }
 }

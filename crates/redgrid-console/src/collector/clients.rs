@@ -63,7 +63,7 @@ impl Collector {
         loop {
             self.needed(Need::Clients, forget).await;
             let began = Instant::now();
-            let living = self.inspector.living_clients().await;
+            let living = self.cost.of(self.inspector.living_clients()).await;
             let now = now_ms();
             let has_changed = self.have_primaries_changed(&mut primaries).await;
             let mut interval = LIST_INTERVAL;

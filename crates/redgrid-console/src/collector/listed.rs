@@ -137,7 +137,8 @@ impl Collector {
         let began = now_ms();
         let mut found: BTreeMap<Group, Found> = groups.iter().map(|group| (*group, Found::default())).collect();
         let kinds = ObjectKind::ALL.into_iter().filter(|kind| groups.iter().any(|group| group.has(*kind)));
-        let mut objects = pin!(self.inspector.objects(&ObjectFilter::new().of_kinds(kinds).rest(REST)));
+        let (filter, cost) = (ObjectFilter::new().of_kinds(kinds).rest(REST), self.cost.clone());
+        let mut objects = pin!(self.inspector.objects_timed(&filter, move |worked| cost.add(worked)));
         loop {
             // After a timeout, the next call continues the stream at the same position.
             match tokio::time::timeout(CHECK_INTERVAL, objects.next()).await {
@@ -246,7 +247,7 @@ impl Collector {
             let detail = self.detail(*group, name).await;
             ((*group, name.clone(), detail), began.elapsed())
         });
-        let (read, took): (Vec<_>, Vec<_>) = join_all(read).await.into_iter().unzip();
+        let (read, took): (Vec<_>, Vec<_>) = self.cost.of(join_all(read)).await.into_iter().unzip();
         if read.is_empty() {
             return took;
         }

@@ -107,7 +107,8 @@ impl Collector {
         let began = now_ms();
         let mut seen = BTreeMap::new();
         let (mut is_cut, mut bytes) = (false, 0);
-        let mut objects = pin!(self.inspector.objects(&ObjectFilter::new().of_kinds(LOCKS).rest(REST)));
+        let (filter, cost) = (ObjectFilter::new().of_kinds(LOCKS).rest(REST), self.cost.clone());
+        let mut objects = pin!(self.inspector.objects_timed(&filter, move |worked| cost.add(worked)));
         while !is_cut {
             // The stream keeps its place if the time is over.
             match tokio::time::timeout(CHECK_INTERVAL, objects.next()).await {
@@ -178,7 +179,7 @@ impl Collector {
             let batch = turns.next(&pages, &lists, &left.keys().cloned().collect(), self.most_reads());
             let read =
                 batch.iter().map(async |name| (name.clone(), self.inspector.lock_of_bytes(bytes_of(name)).await));
-            let read = futures_util::future::join_all(read).await;
+            let read = self.cost.of(futures_util::future::join_all(read)).await;
             let (of_pages, of_lists): (Vec<_>, Vec<_>) = read.into_iter().partition(|(name, _)| pages.contains(name));
             self.set_watched(of_pages);
             if !of_lists.is_empty() {

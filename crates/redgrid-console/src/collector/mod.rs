@@ -19,6 +19,7 @@
 //! Data that no page needs is forgotten, so that no page shows old data as current.
 
 mod clients;
+mod cost;
 mod left;
 mod listed;
 mod locks;
@@ -36,6 +37,7 @@ use redgrid_inspect::{Inspector, Requirements};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use self::cost::Cost;
 pub(crate) use self::viewers::{Interest, TooManyViewers};
 use self::viewers::{Need, Viewers};
 use crate::board::{Found, Sources};
@@ -60,6 +62,8 @@ pub(crate) struct Collector {
     client: Client,
     pub(crate) inspector: Inspector,
     requirements: Option<Requirements>,
+    /// How long the requests took, but not the questions to clients, which wait for the clients.
+    pub(crate) cost: Cost,
     viewers: Mutex<Viewers>,
     snapshot: watch::Sender<Snapshot>,
     /// The locks that the search found.
@@ -84,6 +88,7 @@ impl Collector {
             client: client.clone(),
             inspector: Inspector::new(client),
             requirements,
+            cost: Cost::default(),
             viewers: Mutex::default(),
             snapshot: watch::Sender::default(),
             found: Mutex::default(),

@@ -35,7 +35,7 @@ impl Collector {
     pub(super) async fn read_health(&self) {
         loop {
             self.needed(Need::Health, |snapshot| snapshot.health = Reading::default()).await;
-            let health = self.client.health().timeout(PING_TIMEOUT).await;
+            let health = self.cost.of(self.client.health().timeout(PING_TIMEOUT).into_future()).await;
             let now = now_ms();
             self.change(|snapshot| {
                 if health.is_ready() {
@@ -61,7 +61,7 @@ impl Collector {
             self.needed(Need::Servers, forget).await;
             let until = self.client.clock().now() + INFO_TIMEOUT;
             let request = Request::command("INFO").idempotent();
-            let answers = self.client.run_on_primaries_until::<String>(request, until).await;
+            let answers = self.cost.of(self.client.run_on_primaries_until::<String>(request, until)).await;
             let now = now_ms();
             let mut has_failed = false;
             self.change(|snapshot| match answers {
@@ -91,7 +91,7 @@ impl Collector {
             if is_due(last, DOCTOR_INTERVAL) && self.is_doctor_wanted.swap(false, Ordering::Relaxed) {
                 last = Some(Instant::now());
                 self.change(|snapshot| snapshot.is_doctor_running = true);
-                let report = self.inspector.doctor(&for_page).await;
+                let report = self.cost.of(self.inspector.doctor(&for_page)).await;
                 self.change(|snapshot| {
                     snapshot.is_doctor_running = false;
                     snapshot.doctor.ended(report, now_ms());
@@ -99,7 +99,7 @@ impl Collector {
             }
             if is_due(last_for_metrics, CHECKS_INTERVAL) && self.viewers().is_scraped(Instant::now()) {
                 last_for_metrics = Some(Instant::now());
-                let report = self.inspector.doctor(&for_metrics).await;
+                let report = self.cost.of(self.inspector.doctor(&for_metrics)).await;
                 self.change(|snapshot| snapshot.checks.ended(report, now_ms()));
             }
             let _ = tokio::time::timeout(super::IDLE, self.came.notified()).await;

@@ -13,6 +13,7 @@ use redgrid_reliable_queue::ReliableQueue;
 use redgrid_reliable_queue::codecs::Text;
 use redgrid_semaphore::Semaphore;
 use redgrid_testkit::{Replicated, wait_until};
+use tokio::time::Instant;
 
 use crate::support::{SOON, Setup, TOKEN, get, request, send, until_shown};
 
@@ -45,6 +46,7 @@ async fn a_scrape_has_the_nodes_the_clients_the_locks_and_the_listed_objects() {
         "# TYPE redgrid_fleet_queue_messages gauge".to_owned(),
         "# TYPE redgrid_fleet_queue_dead_total counter".to_owned(),
         "redgrid_fleet_queue_dead_total{queue=\"mails\"} 1".to_owned(),
+        "# TYPE redgrid_fleet_collector_seconds_total counter".to_owned(),
         "redgrid_fleet_semaphore_permits{semaphore=\"printers\",state=\"available\"} 4".to_owned(),
         "redgrid_fleet_semaphore_permits{semaphore=\"printers\",state=\"leased\"} 1".to_owned(),
     ] {
@@ -90,6 +92,25 @@ async fn the_total_of_dead_letters_never_falls() {
     until_shown(&router, "/metrics", &total(1_001)).await;
 }
 
+/// A search of so many keys goes on all the time, and rests for 98 % of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_time_of_the_collector_rises_by_its_requests_and_not_by_the_rests_of_a_search() {
+    let setup = Setup::start().await;
+    let fill = "for i = 1, 200000 do redis.call('set', 'k' .. i, i) end";
+    setup.observer.cmd(&["EVAL", fill, "0"]).await.expect("an answer");
+    let router = Console::new(&setup.client).access(|_| Access::Read).metrics(FleetMetrics::default()).router();
+    let seconds = async || -> f64 {
+        let text = get(&router, "/metrics").await.text;
+        let value = text.lines().find_map(|line| line.strip_prefix("redgrid_fleet_collector_seconds_total "));
+        value.unwrap_or_else(|| panic!("no value: {text}")).parse().expect("a number")
+    };
+    // The first scrape waits for the first data, so the search is running afterwards.
+    let (before, began) = (seconds().await, Instant::now());
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let (rise, time) = (seconds().await - before, began.elapsed().as_secs_f64());
+    assert!(rise > 0.0 && rise < time / 2.0, "{rise} s of {time} s");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_need_the_option_and_the_same_access_as_pages() {
     let setup = Setup::start().await;
@@ -115,7 +136,7 @@ async fn a_dead_server_is_down_and_the_scrape_still_answers() {
     until_shown(&router, "/metrics", "role=\"primary\"} 1").await;
     setup.server.kill().await.expect("it ends");
     let text = until_shown(&router, "/metrics", "role=\"primary\"} 0").await;
-    let began = tokio::time::Instant::now();
+    let began = Instant::now();
     assert!(!get(&router, "/metrics").await.text.contains("redgrid_fleet_queue_messages"), "{text}");
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
 }

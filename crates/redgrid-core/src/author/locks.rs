@@ -87,13 +87,13 @@ pub trait LockExt: Sealed {
     ///
     /// If so, an acquire by this holder does not queue behind other requests.
     fn is_in(&self, kind: &'static dyn LockProtocol, target: &Arc<LockKeys>, holder: Option<HolderId>) -> bool {
-        holder.is_some_and(|holder| self.client().table().is_in(kind, target, holder))
+        holder.is_some() && self.client().table().holds_key(kind, target, holder)
     }
 
     /// Returns whether this client holds the key, as a lock of this kind or of the paired kind (see
     /// [`LockExt::is_in`]).
     fn holds(&self, kind: &'static dyn LockProtocol, target: &Arc<LockKeys>) -> bool {
-        self.client().table().holds_key(kind, target)
+        self.client().table().holds_key(kind, target, None)
     }
 
     /// Acquires all of `targets` or none, with a single attempt and without waiting.

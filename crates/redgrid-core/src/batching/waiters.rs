@@ -73,9 +73,9 @@ pub(super) struct WakeList {
 
 /// A waker that is no longer needed, or none.
 ///
-/// Dropping the waker can drop the task of another caller. To cancel the slot of that caller, the
-/// drop of its task locks the mutex of the batcher's state. So the waker must be dropped while this
-/// mutex is not locked.
+/// Dropping the waker can drop the task of another caller. The dropped task cancels its slot, for
+/// which it locks the mutex of the batcher's state. So the waker must be dropped while this mutex
+/// is not locked.
 pub(super) type ReplacedWaker = Option<Waker>;
 
 impl WakeList {
@@ -235,8 +235,8 @@ impl<Q, A> WaiterSlab<Q, A> {
 
     /// Ends the requests that have timed out. Returns when this method must be called next.
     ///
-    /// A request that is queued times out at its deadline. A request in flight times out `timeout`
-    /// after its deadline.
+    /// A request that is queued times out at its deadline. A request in flight has more time, by
+    /// the duration `timeout`.
     pub(super) fn expire(&mut self, now: Instant, timeout: Duration) -> (WakeList, Instant) {
         let mut to_wake = self.reject_expired(now);
         let mut next = match self.queue.front().map(|first| &self.slots[*first]) {

@@ -14,13 +14,10 @@
 //! after the deadlines of all transmissions. So once it has expired, late transmissions have no
 //! effect. The key is written together with the data, so a failover keeps both or loses both.
 
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::FutureExt;
 use redgrid_client::internal::{Core, Progress, RequestOutcome, RetryPolicy, after_unanswered, append, jittered};
 use redgrid_client::{BulkScript, Client, Reply, Request, ScriptText, ServerError};
 use tokio::sync::oneshot;
@@ -29,7 +26,7 @@ use crate::author::ClientExt;
 use crate::clock::Instant;
 use crate::name::companion;
 use crate::service::ClientParts;
-use crate::unpolled::InlineTask;
+use crate::unpolled::{InPlace, InlineTask};
 
 /// How long a request is retransmitted: 30 s, which is longer than a failover takes.
 pub(crate) const RETRY_WINDOW: Duration = Duration::from_secs(30);
@@ -61,29 +58,12 @@ const PLAIN_PRELUDE: &str = include_str!("plain.lua");
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
-pub struct IdempotentScript<const KEYS: usize>(ScriptTexts);
-
-/// The script with its fast path and [`PRELUDE`] before it, and the same script with
-/// [`PLAIN_PRELUDE`] before it.
-#[derive(Debug)]
-struct ScriptTexts {
-    exactly_once: BulkScript,
-    plain: BulkScript,
-}
-
-impl ScriptTexts {
-    const fn new(fast_path: &'static str, name: &'static str, text: &'static str) -> Self {
-        ScriptTexts {
-            exactly_once: BulkScript::with_preludes([fast_path, PRELUDE], name, text),
-            plain: BulkScript::with_preludes([PLAIN_PRELUDE, ""], name, text),
-        }
-    }
-}
+pub struct IdempotentScript<const KEYS: usize>(IdempotentBulkScript);
 
 impl<const KEYS: usize> IdempotentScript<KEYS> {
     /// Creates a script from its name (for errors) and its text; the deduplication is added.
     pub const fn new(name: &'static str, text: &'static str) -> Self {
-        IdempotentScript(ScriptTexts::new("", name, text))
+        IdempotentScript(IdempotentBulkScript::new(name, text))
     }
 
     /// Creates a script that begins with a fast path, before the deduplication.
@@ -93,12 +73,12 @@ impl<const KEYS: usize> IdempotentScript<KEYS> {
     /// head of `dedup.lua`. In all other cases, in particular for a copy of an executed request, it
     /// changes nothing, and the rest of the script is executed.
     pub const fn with_fast_path(name: &'static str, fast_path: &'static str, text: &'static str) -> Self {
-        IdempotentScript(ScriptTexts::new(fast_path, name, text))
+        IdempotentScript(IdempotentBulkScript::with_fast_path(fast_path, name, text))
     }
 
     /// Returns a call of the script with these keys. The caller then adds the arguments.
     pub fn with(&'static self, keys: [Bytes; KEYS]) -> IdempotentRequest {
-        IdempotentRequest { texts: &self.0, request: self.0.exactly_once.with(keys) }
+        self.0.with(keys)
     }
 
     /// Returns the text of the exactly-once script, and its hash.
@@ -109,31 +89,38 @@ impl<const KEYS: usize> IdempotentScript<KEYS> {
 
 /// An [`IdempotentScript`] with any number of keys, at least one.
 #[derive(Debug)]
-pub struct IdempotentBulkScript(ScriptTexts);
+pub struct IdempotentBulkScript {
+    /// The script with its fast path and [`PRELUDE`] before it.
+    exactly_once: BulkScript,
+    /// The script with [`PLAIN_PRELUDE`] before it.
+    plain: BulkScript,
+}
 
 impl IdempotentBulkScript {
     /// Creates a script from its name (for errors) and its text; the deduplication is added.
     pub const fn new(name: &'static str, text: &'static str) -> Self {
-        IdempotentBulkScript(ScriptTexts::new("", name, text))
+        IdempotentBulkScript::with_fast_path("", name, text)
+    }
+
+    const fn with_fast_path(fast_path: &'static str, name: &'static str, text: &'static str) -> Self {
+        IdempotentBulkScript {
+            exactly_once: BulkScript::with_preludes([fast_path, PRELUDE], name, text),
+            plain: BulkScript::with_preludes([PLAIN_PRELUDE, ""], name, text),
+        }
     }
 
     /// Returns a call of the script with these keys. The caller then adds the arguments.
     ///
     /// The deduplication key is derived from the first one of `keys`.
     pub fn with(&'static self, keys: impl IntoIterator<Item = Bytes>) -> IdempotentRequest {
-        IdempotentRequest { texts: &self.0, request: self.0.exactly_once.with(keys) }
-    }
-
-    /// Returns the text of the exactly-once script, and its hash.
-    pub fn body(&self) -> &ScriptText {
-        self.0.exactly_once.body()
+        IdempotentRequest { script: self, request: self.exactly_once.with(keys) }
     }
 }
 
 /// A call of an [`IdempotentScript`]: its keys and arguments.
 #[derive(Debug, Clone)]
 pub struct IdempotentRequest {
-    texts: &'static ScriptTexts,
+    script: &'static IdempotentBulkScript,
     request: Request,
 }
 
@@ -162,15 +149,13 @@ impl IdempotentRequest {
     /// that key.
     pub(crate) fn with_sequence(self, dedup_key: Bytes, sequence: u64, timeout: Duration) -> Request {
         let lifetime = (RETRY_WINDOW + timeout * 2).as_millis();
-        let head = self.texts.exactly_once.with([dedup_key]).deadline_arg();
+        let head = self.script.exactly_once.with([dedup_key]).deadline_arg();
         append(head.arg(sequence.to_string()).arg(lifetime.to_string()).idempotent(), self.request)
     }
-}
 
-impl IdempotentRequest {
     /// Returns the request for a script that is sent once, and stores nothing for deduplication.
     pub(crate) fn at_most_once(self) -> Request {
-        let head = self.texts.plain.with([Bytes::copy_from_slice(self.first_key())]);
+        let head = self.script.plain.with([Bytes::copy_from_slice(self.first_key())]);
         append(head.arg("").arg("").arg(""), self.request)
     }
 }
@@ -236,44 +221,25 @@ pub(crate) async fn run(client: &Client, request: IdempotentRequest, until: Inst
     if client.core().life.is_closed() {
         return Err(client.ended());
     }
-    let (answer, mut outcome) = oneshot::channel();
+    let (answer, receiver) = oneshot::channel();
     let progress = Arc::new(Progress::default());
     let work = Box::pin(run_serialized(client.clone(), request, Arc::clone(&progress), answer));
     // Later requests for the same name wait for this one.
-    let inline_task = InlineTask::observed(&client.holdings().unpolled, work);
-    let pending = InlineRequest { client, progress, inline_task };
-    let answered = poll_fn(|cx| {
-        // While the caller polls the request itself, it needs no wake-up by the answer.
-        if pending.inline_task.poll(cx) { Poll::Pending } else { outcome.poll_unpin(cx) }
-    });
+    let task = Some(InlineTask::observed(&client.holdings().unpolled, work));
+    let mut outcome = InPlace { client: client.clone(), receiver, task };
+    // It is dropped first. So a request that was not sent is abandoned before a task continues it.
+    let pending = PendingGuard(progress);
     tokio::select! {
         biased;
-        answer = answered => match answer {
-            Ok(answer) => answer,
-            Err(_) if pending.progress.abandon() => Err(client.ended()),
-            Err(_) => Err(ServerError::unknown("the client was shut down before an answer came")),
+        answer = &mut outcome => match answer {
+            Some(answer) => answer,
+            None if pending.0.abandon() => Err(client.ended()),
+            None => Err(ServerError::unknown("the client was shut down before an answer came")),
         },
         () = client.clock().sleep_until(until) => {
             // If the request was not sent yet, `abandon` ensures that it is never sent.
-            pending.progress.abandon();
-            Err(pending.progress.at_the_end())
-        }
-    }
-}
-
-/// A request that its caller polls in place. When the caller stops waiting, a task continues the
-/// request if it was sent.
-struct InlineRequest<'a> {
-    client: &'a Client,
-    progress: Arc<Progress>,
-    inline_task: InlineTask,
-}
-
-impl Drop for InlineRequest<'_> {
-    fn drop(&mut self) {
-        let is_abandoned = self.progress.abandon();
-        if let Some(work) = self.inline_task.take().filter(|_| !is_abandoned) {
-            self.client.core().spawn_background(work);
+            pending.0.abandon();
+            Err(pending.0.at_the_end())
         }
     }
 }
@@ -286,6 +252,16 @@ pub(crate) async fn run_at_most_once(
 ) -> Result<Reply, ServerError> {
     let mut parts: Vec<Reply> = client.run_until(request.at_most_once(), until).await?;
     Ok(parts.pop().unwrap_or(Reply::Nil))
+}
+
+/// Guards the wait for a request. If the guard is dropped before the request was sent, the request
+/// is abandoned.
+pub(crate) struct PendingGuard(pub(crate) Arc<Progress>);
+
+impl Drop for PendingGuard {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
 }
 
 async fn run_serialized(

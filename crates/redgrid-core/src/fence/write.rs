@@ -53,12 +53,7 @@ impl Write {
             return Err(Failure::invalid_argument(name, "fields", expected, count).into());
         }
         Ok(match self {
-            Write::Set { value, ttl } => {
-                let options = ttl.as_options();
-                let options = options
-                    .map_err(|invalid| Failure::invalid_argument(name, "lifetime", invalid.expected, invalid.got))?;
-                ("SET", std::iter::once(value).chain(options).collect())
-            }
+            Write::Set { value, ttl } => ("SET", std::iter::once(value).chain(ttl.options(name)?).collect()),
             Write::HashSet { fields } => {
                 ("HSET", fields.into_iter().flat_map(|(field, value)| [field, value]).collect())
             }

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 use std::fmt::Display;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use redgrid_client::internal::Core;
+use redgrid_client::internal::{Core, Mutex};
 use redgrid_client::report::EventReport;
 
 use super::gathered::millis;
@@ -49,10 +49,6 @@ impl EventLog {
         Arc::new(EventLog { core: Arc::clone(core), events: Mutex::default() })
     }
 
-    fn events(&self) -> MutexGuard<'_, VecDeque<Event>> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns whether the client's reports contain lists, such as events and contention.
     pub(crate) fn is_full_report(&self) -> bool {
         self.core.settings.introspection == Introspection::Full
@@ -63,7 +59,7 @@ impl EventLog {
         if self.is_full_report() {
             let detail = detail.to_string().chars().take(MAX_DETAIL).collect();
             let event = Event { at: self.core.clock.now(), what, name: name.clone(), detail, times: 1 };
-            add(&mut self.events(), event);
+            add(&mut self.events.lock(), event);
         }
     }
 
@@ -80,7 +76,7 @@ impl EventLog {
             };
             report
         };
-        self.events().iter().rev().map(of).collect()
+        self.events.lock().iter().rev().map(of).collect()
     }
 }
 

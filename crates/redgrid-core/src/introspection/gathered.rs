@@ -1,6 +1,6 @@
 //! The contents of a report while it is collected: bounded lists, and sums.
 
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use redgrid_client::report::{ClientReport, EventReport, HeldReport, WaitReport};
@@ -118,66 +118,39 @@ impl Gathered {
 
 /// Keeps the oldest of the values that are offered.
 struct Oldest<T> {
-    /// The newest of the values comes first.
-    heap: BinaryHeap<Aged<T>>,
+    /// The values by age. The number defines the order of values with the same age.
+    values: BTreeMap<(Instant, u64), T>,
     most: usize,
     /// The number of values that were accepted so far.
     accepted: u64,
-    /// Whether more than `most` values were offered.
+    /// Whether the number of offered values has exceeded the limit `most`.
     is_cut: bool,
-}
-
-struct Aged<T> {
-    since: Instant,
-    /// Defines the order of values with the same age.
-    number: u64,
-    value: T,
 }
 
 impl<T> Oldest<T> {
     fn new(most: usize) -> Oldest<T> {
-        Oldest { heap: BinaryHeap::new(), most, accepted: 0, is_cut: false }
+        Oldest { values: BTreeMap::new(), most, accepted: 0, is_cut: false }
     }
 
     /// Adds the value that `make` returns. If the list is full, the newest value is dropped. If
     /// that would be the new value, `make` is not called.
     fn offer(&mut self, since: Instant, make: impl FnOnce() -> T) {
-        if self.heap.len() == self.most {
+        if self.values.len() == self.most {
             self.is_cut = true;
-            if self.heap.peek().is_some_and(|newest| newest.since <= since) {
+            if self.values.last_key_value().is_some_and(|((newest, _), _)| *newest <= since) {
                 return;
             }
-            self.heap.pop();
+            self.values.pop_last();
         }
         self.accepted += 1;
-        self.heap.push(Aged { since, number: self.accepted, value: make() });
+        self.values.insert((since, self.accepted), make());
     }
 
     /// Returns the values, the oldest first.
     fn into_list(self) -> Vec<T> {
-        self.heap.into_sorted_vec().into_iter().map(|aged| aged.value).collect()
+        self.values.into_values().collect()
     }
 }
-
-impl<T> Ord for Aged<T> {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.since, self.number).cmp(&(other.since, other.number))
-    }
-}
-
-impl<T> PartialOrd for Aged<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T> PartialEq for Aged<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl<T> Eq for Aged<T> {}
 
 /// Returns whole milliseconds.
 pub(super) fn millis(duration: Duration) -> u64 {

@@ -73,8 +73,8 @@ pub(crate) fn next_renewal(lease: Duration, deadline: Instant, from: Instant) ->
     from + (lease / 3).min(deadline.since(from) / 2).max(SHORTEST_INTERVAL)
 }
 
-/// Returns how late a renewal is that is confirmed at `now`: the time since it was due, or zero if
-/// it was not due yet. `deadline` is the deadline before that renewal.
+/// Returns the delay of a renewal that was confirmed at `now`: the time since the renewal was due,
+/// or zero if it was not due yet. `deadline` is the deadline before that renewal.
 pub(crate) fn renewal_lag(lease: Duration, deadline: Instant, now: Instant) -> Duration {
     now.since(deadline - lease.saturating_sub(margin(lease)) + lease / 3)
 }

@@ -141,7 +141,7 @@ impl Wake for Woken {
 #[tokio::test(start_paused = true)]
 async fn a_sleeper_is_woken_for_an_earlier_time_and_not_for_a_later_one() {
     const S: Duration = Duration::from_secs(1);
-    let (alarm, clock, woken) = (Wakeup::new(), Clock::runtime(), Arc::new(Woken::default()));
+    let (alarm, clock, woken) = (Wakeup::default(), Clock::runtime(), Arc::new(Woken::default()));
     let (begin, waker) = (clock.now(), Waker::from(Arc::clone(&woken)));
     alarm.bring_forward(begin + S);
     alarm.elapsed(&clock).await;

@@ -15,18 +15,14 @@ use crate::observe::count;
 ///
 /// Callers of `set` and `bring_forward` take the time from a schedule, and must keep the mutex of
 /// that schedule locked until the call has returned. A loop with several schedules sets
-/// [`Instant::MAX`] first. Each schedule then brings the alarm forward.
+/// [`Instant::MAX`] first. Each schedule then brings the alarm forward. A new alarm fires at once.
+#[derive(Default)]
 pub(crate) struct Wakeup {
     at: AtomicU64,
     moved: Notify,
 }
 
 impl Wakeup {
-    /// Creates an alarm that fires at once.
-    pub(crate) fn new() -> Self {
-        Wakeup { at: AtomicU64::new(Instant::MIN.as_nanos()), moved: Notify::new() }
-    }
-
     /// Sets the time of the alarm. Only the task that waits for the alarm is allowed to call this,
     /// and only before it waits.
     pub(crate) fn set(&self, at: Instant) {

@@ -1,7 +1,6 @@
 //! Acquires a lock: a request enters the queue of its lock, and its caller waits for the answer.
 
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
@@ -16,13 +15,13 @@ use tokio::sync::oneshot;
 use super::error::{AcquireError, AcquireFailure};
 use super::hold::Hold;
 use super::holder_lookup::HolderRead;
+pub(super) use super::local_request::LocalRequest;
 use super::protocol::{AcquireRequest, Holder, LockKeys, LockProtocol};
-pub(super) use super::request_status::RequestStatus;
 use super::table::{Answer, LockId, LockState, State, Table, Waiter};
 use crate::clock::Instant;
 use crate::observe::{OpContext, OpSpan, Outcome, count};
 use crate::service::ClientParts;
-use crate::unpolled::{BackgroundTask, InlineTask};
+use crate::unpolled::{BackgroundTask, InPlace, InlineTask};
 
 /// How long a caller waits for the error of its request after the request's timeout: 20 ms.
 pub(crate) const GRACE: Duration = Duration::from_millis(20);
@@ -37,29 +36,21 @@ impl Table {
         client: &Client,
         kind: &'static dyn LockProtocol,
         keys: &Arc<LockKeys>,
-        request: &AcquireRequest,
+        options: &AcquireRequest,
         under: Option<u64>,
     ) -> Result<PendingAcquire, AcquireError> {
         let (now, id) = (self.now(), self.number());
-        let until = request.wait.map_or(Instant::MAX, |wait| now + wait);
         let (answer, receiver) = oneshot::channel();
-        let status = Arc::new(RequestStatus::default());
         // `pending` must be dropped after `state`, because dropping `pending` locks the table.
         let mut pending;
         let mut state = self.state();
-        let request = state.shared(request);
+        let request = LocalRequest::new(id, state.shared(options), now);
         pending = PendingAcquire {
-            client: client.clone(),
             kind,
             request: Arc::clone(&request),
             key: LockId::of(kind, keys),
-            id,
-            entered: now,
-            until,
-            receiver,
-            status: Arc::clone(&status),
+            answer: InPlace { client: client.clone(), receiver, task: None },
             under,
-            inline_task: None,
             ready: None,
             is_member: false,
             is_traced: false,
@@ -70,7 +61,7 @@ impl Table {
         }
         // A request without a holder and outside of any scope cannot re-enter: skip the search for
         // a hold of the same holder.
-        let may_reenter = request.holder.is_some() || Holder::current().is_some();
+        let may_reenter = options.holder.is_some() || Holder::current().is_some();
         if (may_reenter || kind.read_write().is_some())
             && let Some(guard) = self.share_held(&mut state, &mut pending)?
         {
@@ -81,8 +72,8 @@ impl Table {
         let State { locks, recent, .. } = &mut *state;
         let lock = locks.entry(key.clone()).or_insert_with(|| Box::new(LockState::new(kind, Arc::clone(keys), now)));
         if lock.is_taken() {
-            status.set_busy();
-            if request.once {
+            request.set_busy();
+            if options.once {
                 pending.ready = Some(Ok(None));
                 return Ok(pending);
             }
@@ -96,7 +87,7 @@ impl Table {
             {
                 if last.handover_ends > now {
                     lock.continued = last.handover_ends;
-                } else if !request.once {
+                } else if !options.once {
                     lock.yield_plan = Some(Box::new(last.plan));
                 } else if let Some(yields_until) = last.yields_until(now) {
                     // This process has just released the lock, and other processes are still being
@@ -112,7 +103,7 @@ impl Table {
                 }
             }
         }
-        lock.enqueue(Waiter { id, request, client: client.clone(), answer, status, entered: now, until });
+        lock.enqueue(Waiter { request, client: client.clone(), answer });
         if !is_alone {
             self.join_queue(state, &key, now);
         } else if lock.yield_plan.is_some() {
@@ -126,7 +117,7 @@ impl Table {
             }
             let inline_task = InlineTask::observed(&self.unpolled, work);
             lock.inline_task = Some((id, inline_task.clone()));
-            pending.inline_task = Some(inline_task);
+            pending.answer.task = Some(inline_task);
         }
         Ok(pending)
     }
@@ -143,19 +134,12 @@ impl Table {
 /// A pending acquire. Dropping it cancels the request, and releases the grant if there is one
 /// already.
 pub struct PendingAcquire {
-    /// This handle also keeps the client alive during the wait.
-    pub(super) client: Client,
     pub(super) kind: &'static dyn LockProtocol,
-    pub(super) request: Arc<AcquireRequest>,
+    pub(super) request: Arc<LocalRequest>,
     pub(super) key: LockId,
-    pub(super) id: u64,
-    pub(super) entered: Instant,
-    pub(super) until: Instant,
-    receiver: oneshot::Receiver<Answer>,
-    pub(super) status: Arc<RequestStatus>,
+    pub(super) answer: InPlace<Answer>,
     /// Id of the server lease whose hold the request converts; `None` if it converts no hold.
     pub(super) under: Option<u64>,
-    inline_task: Option<InlineTask>,
     ready: Option<Answer>,
     /// Whether the request is part of a multi-key acquire: its caller gets all grants together.
     is_member: bool,
@@ -194,7 +178,7 @@ impl PendingAcquire {
     /// the same, the grant is released in the background.
     pub fn outcome(mut self) -> impl Future<Output = Result<Option<HoldGuard>, AcquireError>> + Send + use<> {
         let context = OpContext { labels: self.key.labels(), name: &self.key.keys.name };
-        let op = OpSpan::acquire(context, &self.table().core.clock, self.entered);
+        let op = OpSpan::acquire(context, &self.table().core.clock, self.request.entered);
         self.is_traced = op.is_recorded();
         op.instrument(self.wait())
     }
@@ -217,30 +201,30 @@ impl PendingAcquire {
     }
 
     pub(super) fn table(&self) -> &Arc<Table> {
-        self.client.table()
+        self.answer.client.table()
     }
 
     #[expect(clippy::manual_async_fn, reason = "that one would have room for the request twice")]
     fn wait(mut self) -> impl Future<Output = Result<Option<HoldGuard>, AcquireError>> + Send {
         async move {
             let core = Arc::clone(&self.table().core);
-            let contact_timeout = match self.request.wait {
+            let contact_timeout = match self.request.options.wait {
                 // A request with a timeout has no other limit: it waits until the timeout, even
                 // without contact to the server.
                 Some(_) => Duration::MAX,
                 // The caller waits slightly longer than the request, so that it receives the
                 // request's own error.
-                None => core.settings.patience() + self.request.durability.timeout() + GRACE,
+                None => core.settings.patience() + self.request.options.durability.timeout() + GRACE,
             };
             // Without a connection, a try-only request waits no longer than one response timeout.
             // Once the request has been sent, the usual limit applies.
-            let mut is_unsent_try = self.request.once && !core.is_connected(self.key.key());
+            let mut is_unsent_try = self.request.options.once && !core.is_connected(self.key.key());
             // An inline request without a timeout always wakes its caller before `contact_timeout`
             // has passed, usually with the answer. So the caller starts a timer only if it is woken
             // without an answer.
-            let mut wakes_itself = self.inline_task.is_some() && self.request.wait.is_none() && !is_unsent_try;
-            let mut contact = self.entered;
-            let (mut lookup_at, mut lookup) = (self.lookup_at(self.entered), None::<HolderRead>);
+            let mut wakes_itself = self.answer.task.is_some() && self.request.options.wait.is_none() && !is_unsent_try;
+            let mut contact = self.request.entered;
+            let (mut lookup_at, mut lookup) = (self.lookup_at(self.request.entered), None::<HolderRead>);
             let answer = loop {
                 if std::mem::take(&mut wakes_itself) {
                     let mut polled = false;
@@ -257,7 +241,7 @@ impl PendingAcquire {
                 }
                 let shortest = core.settings.response_timeout + GRACE;
                 let contact_timeout = if is_unsent_try { contact_timeout.min(shortest) } else { contact_timeout };
-                let wake = self.until.min(contact + contact_timeout).min(lookup_at);
+                let wake = self.request.until.min(contact + contact_timeout).min(lookup_at);
                 tokio::select! {
                     biased;
                     answer = poll_fn(|cx| self.poll_answer(cx)) => break answer,
@@ -269,7 +253,7 @@ impl PendingAcquire {
                         }
                     }
                     () = core.clock.wait_until(wake) => {
-                        if let Ok(answer) = self.receiver.try_recv() {
+                        if let Ok(answer) = self.answer.receiver.try_recv() {
                             break answer;
                         }
                         let now = core.clock.now();
@@ -278,9 +262,9 @@ impl PendingAcquire {
                             lookup_at = if lookup.is_some() { Instant::MAX } else { self.lookup_at(now) };
                         }
                         contact = self.contact(contact);
-                        if is_unsent_try && self.status.progress.is_sent() {
+                        if is_unsent_try && self.request.progress.is_sent() {
                             is_unsent_try = false;
-                        } else if now >= self.until || now >= contact + contact_timeout {
+                        } else if now >= self.request.until || now >= contact + contact_timeout {
                             return Err(self.timeout_error(now, contact));
                         }
                     }
@@ -310,51 +294,36 @@ impl PendingAcquire {
 
     async fn retry(&mut self) -> Result<Option<HoldGuard>, AcquireError> {
         let now = self.table().now();
-        if now >= self.until {
-            return Err(self.timeout_error(now, self.contact(self.entered)));
+        if now >= self.request.until {
+            return Err(self.timeout_error(now, self.contact(self.request.entered)));
         }
-        let wait = self.request.wait.map(|_| self.until.since(now));
-        let request = AcquireRequest { wait, ..AcquireRequest::clone(&self.request) };
-        let mut again = self.table().enter_from(&self.client, self.kind, &self.key.keys, &request, self.under)?;
+        let wait = self.request.options.wait.map(|_| self.request.until.since(now));
+        let request = AcquireRequest { wait, ..AcquireRequest::clone(&self.request.options) };
+        let mut again =
+            self.table().enter_from(&self.answer.client, self.kind, &self.key.keys, &request, self.under)?;
         (again.is_member, again.is_traced) = (self.is_member, self.is_traced);
         again.wait().await
     }
 
     /// Returns false while the caller polls the request inline, otherwise true.
     fn is_driven(&self) -> bool {
-        self.inline_task.as_ref().is_none_or(InlineTask::is_over)
+        self.answer.task.as_ref().is_none_or(InlineTask::is_over)
     }
 
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Answer> {
-        if let Some(answer) = self.ready.take() {
-            return Poll::Ready(answer);
+        match self.ready.take() {
+            Some(answer) => Poll::Ready(answer),
+            None => self.answer.poll_unpin(cx).map(|answer| answer.unwrap_or(Err(AcquireFailure::ShuttingDown))),
         }
-        if let Some(inline_task) = &self.inline_task
-            && inline_task.poll(cx)
-        {
-            // Do not register this task's waker with the receiver. The inline request sends the
-            // answer while this task polls the request, so the waker would wake a task that is
-            // awake already.
-            return match self.receiver.try_recv() {
-                Ok(answer) => Poll::Ready(answer),
-                Err(oneshot::error::TryRecvError::Empty) => Poll::Pending,
-                Err(oneshot::error::TryRecvError::Closed) => Poll::Ready(Err(AcquireFailure::ShuttingDown)),
-            };
-        }
-        Pin::new(&mut self.receiver).poll(cx).map(|answer| answer.unwrap_or(Err(AcquireFailure::ShuttingDown)))
     }
 }
 
 impl Drop for PendingAcquire {
     fn drop(&mut self) {
         if !self.done {
-            self.client.table().cancel(&self.key, self.id, (&self.status, self.entered), &mut self.receiver);
-            self.release_position();
-        }
-        // A background task finishes the inline request, even if a shutdown has already answered
-        // the caller.
-        if let Some(work) = self.inline_task.take().and_then(|inline_task| inline_task.take()) {
-            self.client.table().spawn_background(work);
+            let table = self.answer.client.table();
+            table.cancel(&self.key, &self.request, &mut self.answer.receiver);
+            table.release_position(self.kind, &self.key.keys, &self.request);
         }
     }
 }

@@ -10,7 +10,7 @@ use redgrid_client::internal::{RequestOutcome, RetryPolicy};
 use redgrid_client::{NodeId, ServerError};
 use smallvec::smallvec;
 
-use super::acquire::{HoldGuard, RequestStatus};
+use super::acquire::{HoldGuard, LocalRequest};
 use super::error::{AcquireFailure, LostReason};
 use super::fair::ServerQueue;
 use super::hold::{Hold, ServerLease};
@@ -25,9 +25,7 @@ use crate::lease::{deadline, next_renewal};
 pub(super) struct Attempt {
     pub(super) key: LockId,
     pub(super) protocol: &'static dyn LockProtocol,
-    pub(super) entry: u64,
-    pub(super) request: Arc<AcquireRequest>,
-    pub(super) status: Arc<RequestStatus>,
+    pub(super) request: Arc<LocalRequest>,
     pub(super) until: Instant,
     pub(super) lease: Duration,
     handover_window: Duration,
@@ -43,7 +41,7 @@ impl Attempt {
     /// Returns the server queue for the attempt's position; `None` for try-only requests, and for
     /// lock kinds without a server queue.
     pub(super) fn queue(&self) -> Option<&'static dyn ServerQueue> {
-        self.protocol.queue().filter(|_| !self.request.once)
+        self.protocol.queue().filter(|_| !self.request.options.once)
     }
 }
 
@@ -78,13 +76,8 @@ impl GrantReply {
     }
 }
 
-/// Outcome of installing a grant of the server.
-pub(super) enum InstallOutcome<'a> {
-    Ours {
-        /// State of the lock, with the new server lease.
-        lock: &'a mut LockState,
-        schedule: &'a mut Schedule,
-    },
+/// Reason why a grant of the server was not installed.
+pub(super) enum NotInstalled {
     /// Another client took the lock over before this process installed the grant.
     Superseded,
     /// The client is shut down.
@@ -103,18 +96,20 @@ impl Table {
         let spare = self.extra_lease(lock.protocol, key);
         // A request with a timeout waits until the timeout, even if there is no contact with the
         // server.
-        let contact_timeout = if waiter.request.wait.is_some() { Duration::MAX } else { self.core.settings.patience() };
+        let contact_timeout =
+            if waiter.request.options.wait.is_some() { Duration::MAX } else { self.core.settings.patience() };
         Some(Attempt {
             key: key.clone(),
             protocol: lock.protocol,
-            entry: waiter.id,
             request: Arc::clone(&waiter.request),
-            status: Arc::clone(&waiter.status),
-            until: waiter.until.min(now + contact_timeout),
-            lease: waiter.request.server_lease(spare),
+            until: waiter.request.until.min(now + contact_timeout),
+            lease: waiter.request.options.server_lease(spare),
             handover_window: if lock.protocol.hands_over_locally() { spare } else { Duration::ZERO },
             continued: std::mem::take(&mut lock.continued),
-            context: lock.protocol.read_write().map(|_| self.acquire_context(lock.shared.as_deref(), &waiter.request)),
+            context: lock
+                .protocol
+                .read_write()
+                .map(|_| self.acquire_context(lock.shared.as_deref(), &waiter.request.options)),
         })
     }
 
@@ -136,7 +131,7 @@ impl Table {
                         ControlFlow::Continue(()) => continue,
                     },
                 };
-                let durability = attempt.request.durability;
+                let durability = attempt.request.options.durability;
                 if let Err(error) = self.core.commit(&outcome, durability, attempt.key.key()).await {
                     if Box::pin(self.not_durable(&attempt, id, &outcome, error)).await {
                         continue;
@@ -151,18 +146,18 @@ impl Table {
     /// Sends the request. Returns the number in the request's holder field, and the reply.
     async fn send(&self, attempt: &Attempt) -> (u64, RequestOutcome) {
         let queue = attempt.queue();
-        let id = queue.map_or_else(|| self.number(), |_| attempt.status.position.number(attempt.entry));
+        let id = queue.map_or_else(|| self.number(), |_| attempt.request.position.get().number);
         let field = self.core.field(id);
         let claim = HoldArgs { target: &attempt.key.keys, field: &field, lease: attempt.lease };
         let request = match (queue, attempt.protocol.read_write().zip(attempt.context.as_ref())) {
             (None, None) => attempt.protocol.acquire(claim),
             (None, Some((mode, context))) => mode.enter(claim, context),
             (Some(queue), _) => {
-                attempt.status.position.mark_requested();
+                attempt.request.position.mark_requested();
                 queue.enter(claim, self.position_ttl())
             }
         };
-        (id, self.core.exchange(request, attempt.until, RetryPolicy::Retries, &attempt.status.progress).await)
+        (id, self.core.exchange(request, attempt.until, RetryPolicy::Retries, &attempt.request.progress).await)
     }
 
     /// Installs a grant. The grant goes to the waiter that requested it or, if that waiter has
@@ -185,25 +180,25 @@ impl Table {
         let is_continued = attempt.continued > Instant::MIN;
         let handover_ends = if is_continued { attempt.continued } else { sent + attempt.handover_window };
         let mut granted =
-            GrantReply::by(outcome, id, token, (attempt.lease, attempt.request.durability), handover_ends);
+            GrantReply::by(outcome, id, token, (attempt.lease, attempt.request.options.durability), handover_ends);
         if in_queue {
             // Besides retransmissions of this request, an earlier request for the same queue
             // position can execute late.
-            let unsure = Some(attempt.status.may_execute_until()).filter(|until| *until > sent);
+            let unsure = Some(attempt.request.may_execute_until()).filter(|until| *until > sent);
             granted.retransmission_ends = granted.retransmission_ends.max(unsure);
         }
         let server_lease = Arc::new(ServerLease::new(granted, key, attempt.protocol, self.core.clock.clone()));
         let mut state = self.state();
         let (lock, schedule) = match self.install_grant(&mut state, key, &server_lease, sent) {
-            InstallOutcome::Ours { lock, schedule } => (lock, schedule),
-            InstallOutcome::Closed => {
+            Ok(installed) => installed,
+            Err(NotInstalled::Closed) => {
                 state.locks.get_mut(key).into_iter().for_each(|lock| lock.request_in_flight = false);
                 state.remove_if_idle(key);
                 drop(state);
-                self.release_unreceived(&server_lease);
+                self.leave_until(&server_lease, Instant::MIN);
                 return None;
             }
-            InstallOutcome::Superseded => {
+            Err(NotInstalled::Superseded) => {
                 drop(state);
                 self.superseded(attempt, &server_lease);
                 return Some(Duration::ZERO);
@@ -211,17 +206,18 @@ impl Table {
         };
         let now = self.now();
         lock.request_in_flight = false;
-        lock.completed(attempt.entry);
+        lock.completed(attempt.request.id);
         if in_queue {
-            attempt.status.position.left();
+            attempt.request.position.left();
         }
         // With the grant, the server has withdrawn this client's announcement of a waiting writer,
         // if there was one.
         lock.shared.iter_mut().for_each(|shared| shared.stops_waiting());
-        let requester = lock.queue.iter().position(|waiter| waiter.id == attempt.entry && waiter.is_live(now));
+        let requester =
+            lock.queue.iter().position(|waiter| waiter.request.id == attempt.request.id && waiter.is_live(now));
         let mut requester = requester.and_then(|at| lock.queue.remove(at));
         let mut answers = Answers::new();
-        if now >= deadline(sent, attempt.request.lease.duration()) {
+        if now >= deadline(sent, attempt.request.options.lease.duration()) {
             // The lease that the waiter requested is over, so its request fails. The lease on the
             // server is not over: another waiter can use it.
             answers.extend(requester.take().map(|requester| (requester.answer, Err(why()))));
@@ -255,25 +251,27 @@ impl Table {
     }
 
     /// Installs a grant of the server as the current server lease of its lock. The acquire request
-    /// was sent at `sent`.
+    /// was sent at `sent`. Returns the state of the lock, with the new server lease.
     pub(super) fn install_grant<'a>(
         self: &Arc<Self>,
         state: &'a mut State,
         key: &LockId,
         server_lease: &Arc<ServerLease>,
         sent: Instant,
-    ) -> InstallOutcome<'a> {
+    ) -> Result<(&'a mut LockState, &'a mut Schedule), NotInstalled> {
         if state.closed {
-            return InstallOutcome::Closed;
+            return Err(NotInstalled::Closed);
         }
         let State { locks, schedule, forced, .. } = state;
         let is_forced = !forced.is_empty() && forced.remove(&server_lease.id).is_some();
-        let Some(lock) = locks.get_mut(key) else { return InstallOutcome::Closed };
-        // Compare the tokens only if this request was sent before this process received the last
-        // grant. Only then does a lower token mean that this grant is the older one.
+        let Some(lock) = locks.get_mut(key) else { return Err(NotInstalled::Closed) };
+        // `lock.last` describes the grant that was installed before the new grant. If the new
+        // grant's request was sent before that earlier grant arrived, the server may have executed
+        // the two requests in either order. Only then does a lower token show that the new grant is
+        // the older one on the server.
         let (token, known) = lock.last;
         if is_forced || (sent <= known && server_lease.token < token) {
-            return InstallOutcome::Superseded;
+            return Err(NotInstalled::Superseded);
         }
         lock.last = (server_lease.token, server_lease.granted);
         lock.contact = server_lease.granted;
@@ -298,7 +296,7 @@ impl Table {
                 lock.remember_lost(hold);
             }
         }
-        InstallOutcome::Ours { lock, schedule }
+        Ok((lock, schedule))
     }
 
     /// Gives a hold of the server lease to a waiter, which the caller has removed from the queue.
@@ -311,22 +309,22 @@ impl Table {
         (from, now): (Instant, Instant),
         waiter: Waiter,
     ) -> Answers {
-        let holder = waiter.request.holder;
+        let holder = waiter.request.options.holder;
         let same = if holder.is_some() { lock.take_all_of(holder) } else { Vec::new() };
         if lock.protocol.queue().is_some() {
             // Release unused queue positions: the waiter may have been admitted through the
             // position of another request. A position that was used has left the queue, and is
             // skipped.
-            std::iter::once(&waiter).chain(&same).for_each(|waiter| self.release_position_of(lock, waiter));
+            std::iter::once(&waiter).chain(&same).for_each(|waiter| self.release_position_of(lock, &waiter.request));
         }
-        self.wait_ended(lock, (&waiter.status, waiter.entered), || now);
-        let hold = self.create_hold((schedule, lock), server_lease, (from, now), waiter.request);
+        self.wait_ended(lock, &waiter.request, || now);
+        let hold = self.create_hold((schedule, lock), server_lease, (from, now), Arc::clone(&waiter.request.options));
         lock.shrink_if_idle();
         let mut answers: Answers = smallvec![(waiter.answer, Ok(Some(HoldGuard::first(waiter.client, hold))))];
         // The holder's other requests are answered with an error. After `Reenters`, the caller's
         // next poll makes the request again, which then re-enters the hold. A request that must
         // not re-enter fails.
-        let again = |waiter: Waiter| match waiter.request.reenters {
+        let again = |waiter: Waiter| match waiter.request.options.reenters {
             true => (waiter.answer, Err(AcquireFailure::Reenters)),
             false => (waiter.answer, Err(AcquireFailure::AlreadyHeld)),
         };

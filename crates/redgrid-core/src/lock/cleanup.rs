@@ -10,7 +10,6 @@ use std::time::Duration;
 use redgrid_client::internal::{RequestOutcome, RetryPolicy};
 use redgrid_client::{Code, ServerError};
 
-use super::error::ReleaseError;
 use super::hold::ServerLease;
 use super::protocol::{HoldArgs, LockKeys, LockProtocol};
 use super::release::ReleaseMode;
@@ -76,13 +75,8 @@ impl DeferredRelease {
 }
 
 impl Table {
-    /// Releases a server lease that no local task has received.
-    pub(super) fn release_unreceived(self: &Arc<Self>, server_lease: &Arc<ServerLease>) {
-        self.leave_until(server_lease, Instant::MIN);
-    }
-
     /// Gives up a server lease that no local task has received. Its lock stays taken until
-    /// `keep_until`, and is free after that.
+    /// `keep_until`, and is free after that: at once, if that is in the past.
     pub(super) fn leave_until(self: &Arc<Self>, server_lease: &Arc<ServerLease>, keep_until: Instant) {
         server_lease.end();
         self.schedule_cleanup(DeferredRelease { keep_until, ..DeferredRelease::of_lease(server_lease) });
@@ -109,7 +103,7 @@ impl Table {
     /// retransmission can execute any more.
     pub(super) fn schedule_cleanup(self: &Arc<Self>, what: DeferredRelease) {
         let table = Arc::clone(self);
-        self.spawn_background(Box::pin(async move {
+        self.core.spawn_background(Box::pin(async move {
             let mut left = Instant::MIN;
             if what.at_once {
                 left = table.release_unclaimed(&what).await;
@@ -151,7 +145,7 @@ impl Table {
     /// Sends each of the releases until it is answered or its lease has ended.
     ///
     /// Returns the time at which the answered transmission was sent; if none was answered, that of
-    /// the last transmission. If there are several requests, returns the earliest of their times.
+    /// the last transmission. If there are several releases, returns the earliest of their times.
     async fn release_unclaimed(&self, what: &DeferredRelease) -> Instant {
         let (protocol, mut sent) = (what.protocol, Instant::MAX);
         let fields: Vec<_> = what.claims.iter().map(|(_, id)| self.core.field(*id)).collect();
@@ -237,7 +231,7 @@ impl Table {
         let mut pause = DENIED_PAUSE;
         loop {
             let again = self.now() + pause;
-            if again >= server_lease.lease_ends() || self.is_closed() {
+            if again >= server_lease.lease_ends() || self.state().closed {
                 return;
             }
             self.core.clock.sleep_until(again).await;
@@ -248,11 +242,4 @@ impl Table {
             pause = (pause * 2).min(LONGEST_DENIED_PAUSE);
         }
     }
-}
-
-/// Returns whether the server denied a release for lack of permission.
-///
-/// The permission can still be granted before the lease ends.
-pub(super) fn is_denied(error: &ReleaseError) -> bool {
-    matches!(error, ReleaseError::Refused { source, .. } if source.code() == Some(Code::NoPermission))
 }

@@ -21,7 +21,7 @@ use super::cleanup::DeferredRelease;
 use super::error::{AcquireFailure, AttachError, DetachError, LostReason};
 use super::hold::Hold;
 use super::not_granted::no_answer;
-use super::protocol::{AcquireRequest, HoldArgs, LockKeys, LockProtocol};
+use super::protocol::{AcquireReply, AcquireRequest, HoldArgs, LockKeys, LockProtocol};
 use super::table::{LockId, LockState, Table};
 use crate::clock::Instant;
 use crate::config::Durability;
@@ -174,7 +174,7 @@ impl Table {
         let key = target.key.clone();
         // The attempt runs in its own task. If it ran in the caller's future and this future were
         // dropped, this process could have taken over the hold without any task that owns the hold.
-        self.spawn_background(Box::pin(async move {
+        self.core.spawn_background(Box::pin(async move {
             let _ = answer.send(table.attach_for(client, kind, target, detached, (durability, progress)).await);
         }));
         let outcome = tokio::select! {
@@ -200,9 +200,7 @@ impl Table {
         (durability, progress): (Durability, Arc<Progress>),
     ) -> Result<Option<HoldGuard>, AcquireFailure> {
         let DetachedHold { lease, at_least, max_hold, .. } = detached;
-        let (holder, once, wait, reenters, backoff, label) = (None, false, None, true, None, None);
-        let mut acquire =
-            AcquireRequest { lease, holder, at_least, max_hold, once, wait, durability, reenters, backoff, label };
+        let mut acquire = AcquireRequest { at_least, max_hold, ..AcquireRequest::new(lease, durability) };
         // If nothing of `max_hold` is left, the lease is not extended.
         let wanted = match lease {
             LeaseMode::Renewed(_) if max_hold != Some(Duration::ZERO) => acquire.server_lease(Duration::ZERO),
@@ -218,31 +216,20 @@ impl Table {
         let deferred_release =
             |limit| DeferredRelease { keep_until, ..DeferredRelease::of(kind, &target, id, lease.duration(), limit) };
         let until = self.now() + self.core.settings.patience();
-        let send = || self.core.exchange(request.clone(), until, RetryPolicy::Retries, &progress);
-        let mut outcome = send().await;
-        let status = |outcome: &redgrid_client::internal::RequestOutcome| {
-            outcome.result.clone().and_then(|reply| reply.into_typed::<(i64, u64, i64)>())
-        };
-        if matches!(status(&outcome), Ok((2, ..))) && !outcome.was_retransmitted() {
-            outcome = send().await;
-        }
+        let (outcome, reply) = self.exchange_twice(request, until, RetryPolicy::Retries, &progress).await;
         let limit = outcome.retransmission_ends;
-        let (time, left) = match status(&outcome) {
-            Ok((1, time, left)) => (time, Duration::from_millis(u64::try_from(left).unwrap_or_default())),
-            Ok((0, ..)) => return Ok(None),
-            Ok(_) => {
-                if limit.is_some() {
-                    self.schedule_cleanup(deferred_release(limit));
-                }
-                let late = "the request reached the server too late";
-                return Err(match limit {
-                    Some(_) => AcquireFailure::Unknown(ServerError::unknown(late)),
-                    None => AcquireFailure::Unavailable(ServerError::not_sent(late)),
-                });
+        let late = "the request reached the server too late";
+        let (time, left) = match (reply, limit) {
+            (AcquireReply::Granted { token, left }, _) => {
+                (token, Duration::from_millis(u64::try_from(left).unwrap_or_default()))
             }
-            Err(error) => {
-                let failure = AcquireFailure::from(error);
-                let failure = if limit.is_some() { failure.unknown() } else { failure };
+            (AcquireReply::Busy { .. }, _) => return Ok(None),
+            (AcquireReply::TooLate, None) => return Err(ServerError::not_sent(late).into()),
+            (reply, _) => {
+                let failure = match reply {
+                    AcquireReply::Failed(failure) => failure,
+                    _ => AcquireFailure::Unknown(ServerError::unknown(late)),
+                };
                 if matches!(failure, AcquireFailure::Unknown(_)) {
                     self.schedule_cleanup(deferred_release(limit));
                 }

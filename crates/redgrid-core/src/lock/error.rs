@@ -8,7 +8,7 @@ use redgrid_client::internal::Core;
 use redgrid_client::{CommitError, ServerError};
 
 use crate::failure::{Failure, Operation};
-use crate::name::{InvalidName, Name};
+use crate::name::Name;
 
 /// Describes the holder of a lock in an error message.
 fn holder(by_this_client: bool) -> &'static str {
@@ -81,25 +81,23 @@ impl AcquireError {
     }
 
     /// Converts the error of a request about `name` into the error of an acquire.
-    pub fn of_request(name: Name, error: ServerError) -> Self {
-        AcquireFailure::from(error).into_error_of(&name, || ServerError::ShuttingDown)
+    pub fn of_request(name: &Name, error: ServerError) -> Self {
+        let operation = AcquireError::operation(name);
+        match matches!(error, ServerError::Refused { code, .. } if code.is_passing()) {
+            true => Failure::Unavailable { operation, source: error }.into(),
+            false => Failure::of_change(operation, error.of_object()).into(),
+        }
     }
 }
 
-impl From<InvalidName> for AcquireError {
-    fn from(invalid: InvalidName) -> Self {
-        AcquireError::Failed(invalid.into())
-    }
-}
+crate::from_invalid_name!(AcquireError);
 
 /// Reason why an acquire request failed. `into_error` adds the name of the lock.
 #[derive(Debug, Clone)]
 pub(super) enum AcquireFailure {
-    Unavailable(ServerError),
+    /// The request was certainly not executed.
+    NotDone(ServerError),
     Unknown(ServerError),
-    Refused(ServerError),
-    /// The server rejected this client's credentials.
-    Unauthorized(ServerError),
     /// Another request of the same holder was granted, and this request does not re-enter.
     AlreadyHeld,
     /// Another request of the same holder was granted. This request re-enters that hold when its
@@ -115,51 +113,35 @@ impl AcquireFailure {
     /// executed" becomes `Unknown`, because an earlier transmission may have been executed.
     pub(super) fn unknown(self) -> AcquireFailure {
         match self {
-            AcquireFailure::Unavailable(source)
-            | AcquireFailure::Refused(source)
-            | AcquireFailure::Unauthorized(source) => AcquireFailure::Unknown(source),
+            AcquireFailure::NotDone(source) => AcquireFailure::Unknown(source),
             other => other,
         }
     }
 
     pub(super) fn too_late_twice() -> AcquireFailure {
         let why = "the request reached the server too late, twice: the server's clock jumps";
-        AcquireFailure::Unavailable(ServerError::not_sent(why))
+        AcquireFailure::NotDone(ServerError::not_sent(why))
     }
 
     pub(super) fn into_error(self, core: &Core, name: &Name) -> AcquireError {
-        self.into_error_of(name, || core.life.why())
-    }
-
-    /// Like `into_error`; `ended` returns why the client has shut down.
-    fn into_error_of(self, name: &Name, ended: impl FnOnce() -> ServerError) -> AcquireError {
-        let operation = AcquireError::operation(name);
-        AcquireError::Failed(match self {
-            AcquireFailure::AlreadyHeld | AcquireFailure::Reenters => {
-                return AcquireError::AlreadyHeld { name: name.clone() };
+        match self {
+            AcquireFailure::AlreadyHeld | AcquireFailure::Reenters => AcquireError::AlreadyHeld { name: name.clone() },
+            AcquireFailure::NotDurable(source) => AcquireError::NotDurable { name: name.clone(), source },
+            AcquireFailure::Unknown(source) => {
+                Failure::OutcomeUnknown { operation: AcquireError::operation(name), source }.into()
             }
-            AcquireFailure::NotDurable(source) => return AcquireError::NotDurable { name: name.clone(), source },
-            AcquireFailure::Unavailable(source) => Failure::Unavailable { operation, source },
-            AcquireFailure::Unknown(source) => Failure::OutcomeUnknown { operation, source },
-            AcquireFailure::Refused(source) => Failure::Refused { operation, source: source.of_object() },
-            AcquireFailure::Unauthorized(source) => Failure::Unauthorized { operation, source },
-            AcquireFailure::ShuttingDown => match ended() {
-                ServerError::ShuttingDown => Failure::ShuttingDown { operation },
-                source => Failure::Unavailable { operation, source },
-            },
-        })
+            AcquireFailure::NotDone(source) => AcquireError::of_request(name, source),
+            AcquireFailure::ShuttingDown => AcquireError::of_request(name, core.life.why()),
+        }
     }
 }
 
 impl From<ServerError> for AcquireFailure {
     fn from(error: ServerError) -> AcquireFailure {
         match error {
-            ServerError::Refused { code, .. } if !code.is_passing() => AcquireFailure::Refused(error),
-            ServerError::Refused { .. } | ServerError::NotSent { .. } => AcquireFailure::Unavailable(error),
-            ServerError::Unauthorized { .. } => AcquireFailure::Unauthorized(error),
             ServerError::ShuttingDown => AcquireFailure::ShuttingDown,
-            // `Unknown` or `Decode`.
-            _ => AcquireFailure::Unknown(error),
+            error if error.is_not_done() => AcquireFailure::NotDone(error),
+            error => AcquireFailure::Unknown(error),
         }
     }
 }

@@ -7,8 +7,7 @@ use std::time::Duration;
 use redgrid_client::ServerError;
 
 use super::acquire::HoldGuard;
-use super::change_lease::LeaseChange;
-use super::error::{ExtendError, LostReason};
+use super::error::ExtendError;
 use super::hold::Hold;
 use super::protocol::AcquireRequest;
 use super::release::op_context;
@@ -93,27 +92,16 @@ async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Res
     } else {
         table.lengthen(server_lease, on_server, hold.request.durability).await
     };
-    match set {
-        LeaseChange::Done { sent } => {
-            if fixed && !shorter {
-                hold.set_end(sent, lease, server_lease.clock.now());
-                table.owner_moved(&mut table.state(), hold);
-            }
-            match hold.lost() {
-                Some(reason) => Err(ExtendError::Lost { name: name(), reason }),
-                None => Ok(()),
-            }
-        }
-        LeaseChange::Gone => {
-            table.mark_lost(&mut table.state(), server_lease, LostReason::Gone);
-            Err(ExtendError::Lost { name: name(), reason: hold.lost().unwrap_or(LostReason::Gone) })
-        }
-        LeaseChange::TooLate => {
-            let source = ServerError::not_sent("the request reached the server too late");
-            Err(ExtendError::NotExtended { name: name(), source })
-        }
-        LeaseChange::Failed(source) => Err(ExtendError::of(name(), source)),
-        LeaseChange::NotDurable(source) => Err(ExtendError::NotDurable { name: name(), source }),
+    if let Ok(sent) = set
+        && fixed
+        && !shorter
+    {
+        hold.set_end(sent, lease, server_lease.clock.now());
+        table.owner_moved(&mut table.state(), hold);
+    }
+    match (set, hold.lost()) {
+        (Ok(_) | Err(ExtendError::Lost { .. }), Some(reason)) => Err(ExtendError::Lost { name: name(), reason }),
+        (set, _) => set.map(drop),
     }
 }
 
@@ -122,7 +110,7 @@ impl Table {
     pub(super) fn owner_moved(&self, state: &mut State, hold: &Arc<Hold>) {
         let lock = state.locks.get(&hold.server_lease.lock_id());
         if let Some(lock) = lock.filter(|lock| lock.position(hold).is_some()) {
-            let first = lock.holds.iter().map(|hold| hold.deadline_of_its_own()).min();
+            let first = lock.holds.iter().map(|hold| hold.own_deadline.at()).min();
             hold.server_lease.set_owner_due(first.unwrap_or(Instant::MAX));
             state.schedule.moved(hold.server_lease.id);
             self.wake_renewal(&state.schedule);

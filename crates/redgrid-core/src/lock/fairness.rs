@@ -2,11 +2,11 @@
 //! although its own tasks still wait.
 //!
 //! The release reports the number n of subscribers that its message reached, normally including
-//! this process. Every other subscriber that waits for the lock acquires and releases it, and each
-//! of these releases publishes one message. The first of the n messages is from this process. So
-//! after n messages, every waiting process has had the lock once. A yield ends early only after a
-//! quiet period, in which no message arrives. A limit on the total time of a yield would break the
-//! order in which the processes get the lock.
+//! this process. Each of the other waiting processes then acquires the lock and releases it, and
+//! each of these releases publishes one message. The first of the n messages is from this process.
+//! So after n messages, every waiting process has had the lock once. A yield ends early only after
+//! a quiet period, in which no message arrives. A limit on the total time of a yield would break
+//! the order in which the processes get the lock.
 
 #[cfg(test)]
 mod tests;
@@ -98,29 +98,18 @@ impl SubscriberCount {
     }
 }
 
-/// When a process that lets others go first makes its next attempt: after a number of messages, or
-/// after a quiet period.
+/// Decides when a process that lets others go first makes its next attempt: after a number of
+/// messages, or after a quiet period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct YieldPlan {
+    /// The waiters in other processes.
+    audience: SubscriberCount,
     /// Number of messages to wait for.
     passes: u64,
-    /// Whether a waiter exists that receives no messages.
-    unseen: bool,
     /// Message count of the subscription when the plan begins. The plan is over once the count is
     /// higher than this by `passes`. `None` until the subscription is active.
     from: Option<u64>,
     base_quiet_period: Duration,
-    /// Whether the message of the release arrives through a replica.
-    by_replica: bool,
-    /// Whether the server refused to publish the release. If so, messages do not show which
-    /// processes have had the lock, and do not shorten the quiet period.
-    unannounced: bool,
-    /// Whether the only listener may be this process itself, because the subscription of this
-    /// process was not confirmed yet.
-    may_be_ours: bool,
-    /// Whether the plan waits for all listeners: none of them was ignored as a phantom.
-    is_for_all: bool,
-    long_quiet_period: bool,
 }
 
 impl YieldPlan {
@@ -131,27 +120,13 @@ impl YieldPlan {
         if audience.others() == 0 && !audience.unseen {
             return None;
         }
-        let SubscriberCount { listeners, unseen, unannounced, own, by_replica, ignored, long_quiet_period } = audience;
-        let base_quiet_period = match unannounced {
+        let base_quiet_period = match audience.unannounced {
             Some(interval) => interval + interval / LATE_POLL + POLL_TICK,
-            None if unseen => POLLER_QUIET_PERIOD,
+            None if audience.unseen => POLLER_QUIET_PERIOD,
             None => MIN_QUIET_PERIOD.max(round_trip * 2),
         };
-        let (passes, unannounced) = (listeners + u64::from(unseen), unannounced.is_some());
-        let is_for_all = ignored == 0;
-        let may_be_ours = unannounced && own.is_pending && listeners <= 1;
-        let from = own.message_count;
-        Some(YieldPlan {
-            passes,
-            unseen,
-            from,
-            base_quiet_period,
-            by_replica,
-            unannounced,
-            may_be_ours,
-            is_for_all,
-            long_quiet_period,
-        })
+        let passes = audience.listeners + u64::from(audience.unseen);
+        Some(YieldPlan { audience, passes, from: audience.own.message_count, base_quiet_period })
     }
 
     /// Returns whether another process is known or assumed to wait for the lock.
@@ -160,7 +135,7 @@ impl YieldPlan {
     /// flag of a polling waiter proves that this waiter exists. If the release was not published,
     /// the listeners of the channel are assumed to wait.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.unseen || self.unannounced
+        self.audience.unseen || self.audience.unannounced.is_some()
     }
 
     /// Returns how long the channel must be quiet before a probe is sent. The probe checks whether
@@ -175,14 +150,16 @@ impl YieldPlan {
     /// is therefore normally shorter than a window: the probe is then sent before B's release. The
     /// period is longer only for polling waiters, replicas and slow listeners.
     pub(crate) fn quiet_period(&self, message_count: Option<u64>) -> Duration {
-        if self.unannounced {
+        // If the server refused to publish the release, messages do not show which processes have
+        // had the lock, and do not shorten the quiet period.
+        if self.audience.unannounced.is_some() {
             return self.base_quiet_period;
         }
         let passed = message_count.zip(self.from).map_or(0, |(message_count, from)| message_count.saturating_sub(from));
         let left = self.passes.saturating_sub(passed) as f64 / self.passes.max(1) as f64;
         // Until this process has received the message of its own release, the listeners at the
         // replica have not received that message either, and cannot try to acquire.
-        let least = match self.long_quiet_period || (self.by_replica && passed == 0) {
+        let least = match self.audience.long_quiet_period || (self.audience.by_replica && passed == 0) {
             true => REPLICA_QUIET_PERIOD,
             false => Duration::ZERO,
         };
@@ -200,7 +177,7 @@ impl YieldPlan {
     /// Returns `None` if the messages do not show these numbers, for example because some listeners
     /// were ignored or a waiter receives no messages.
     pub(crate) fn missing(&self, message_count: Option<u64>) -> Option<(u64, u64)> {
-        if !self.is_for_all || self.is_wanted() {
+        if self.audience.ignored > 0 || self.is_wanted() {
             return None;
         }
         let passed = message_count?.checked_sub(self.from?)?;
@@ -221,9 +198,11 @@ impl YieldPlan {
     /// `message_count` is `None` without a subscription.
     pub(crate) fn is_over(&mut self, message_count: Option<u64>) -> bool {
         let Some(message_count) = message_count else { return false };
-        // Assume that the only listener is this process. If the listener is another process, the
-        // next release counts both processes as subscribers, and this process yields then.
-        if self.may_be_ours {
+        // The only listener may be this process itself, because its subscription was not confirmed
+        // yet. Assume that it is. If it is another process, the next release counts both processes
+        // as subscribers, and this process yields then.
+        let SubscriberCount { listeners, unannounced, own, .. } = self.audience;
+        if unannounced.is_some() && own.is_pending && listeners <= 1 {
             return true;
         }
         let from = *self.from.get_or_insert(message_count);

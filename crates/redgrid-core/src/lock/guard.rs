@@ -124,8 +124,8 @@ impl HoldGuard {
         self.hold.retained_until().since(self.hold.server_lease.clock.now())
     }
 
-    /// Records that another hold keeps the lock taken until `at_least` has passed. So the release
-    /// of this hold does not retain the lock.
+    /// Cancels the `hold_at_least` of this hold, because another hold keeps the lock taken for that
+    /// time. So the release of this hold frees the lock.
     ///
     /// This has an effect only on the last guard of the hold.
     pub fn drop_retention(&self) {

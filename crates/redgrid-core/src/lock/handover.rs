@@ -6,8 +6,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::change_lease::LeaseChange;
-use super::error::LostReason;
 use super::handover_window::{LeaseFit, token_due};
 use super::hold::ServerLease;
 use super::release::Release;
@@ -20,15 +18,14 @@ use crate::observe::count;
 /// How often a hand-over that waits for the next token reads the clock before it sleeps: 100 times.
 /// These reads take some microseconds.
 ///
-/// The hand-over number `k` after a grant gives its task the grant's token plus `k`. Before that,
-/// the server's clock, in microseconds, must have reached this token. That is the case about
-/// `k` + 2 µs after the grant ([`token_due`]). So the wait is needed only if the tasks hold the
-/// lock for at most a few microseconds each, on average.
+/// The `k`-th hand-over after a grant gives the lock to a task with a new token: the grant's token
+/// plus `k`. Before this hand-over, the server's clock, in microseconds, must have reached the new
+/// token. The clock has done so about `k` + 2 µs after the grant ([`token_due`]). So the wait is
+/// needed only if the tasks hold the lock for at most a few microseconds each, on average.
 const SPINS: usize = 100;
 
 /// The last adjustment of a server lease to the request of a waiter, made while no task had the
-/// lock. The fields are the id of the waiter, and the time from which the adjusted lease counts
-/// ([`LeaseChange::Done`]).
+/// lock. The fields are the id of the waiter, and the time at which the adjusted lease begins.
 pub(super) type Fitted = (u64, Instant);
 
 impl ServerLease {
@@ -85,11 +82,11 @@ impl Table {
             return Answers::new();
         };
         let next = &lock.queue[at];
-        let confirmed = fitted.filter(|(waiter, _)| *waiter == next.id).map(|(_, sent)| sent);
+        let confirmed = fitted.filter(|(waiter, _)| *waiter == next.request.id).map(|(_, sent)| sent);
         let is_usable = match confirmed {
             // The lease was adjusted to this request. But a slow pass request may have followed,
             // and the lease may have ended meanwhile.
-            Some(sent) => !in_queue || now < deadline(sent, next.request.lease.duration()),
+            Some(sent) => !in_queue || now < deadline(sent, next.request.options.lease.duration()),
             // A grant without a previous owner can be used, even if the grant arrived after the end
             // of its hand-over window.
             None => {
@@ -102,12 +99,18 @@ impl Table {
             return Answers::new();
         }
         if confirmed.is_none() {
-            let fit = server_lease.fit(&next.request, self.extra_lease(lock.protocol, key), now);
+            let fit = server_lease.fit(&next.request.options, self.extra_lease(lock.protocol, key), now);
             if fit != LeaseFit::Yes {
-                let (waiter, durability) = (next.id, next.request.durability);
+                let (waiter, durability) = (next.request.id, next.request.options.durability);
                 lock.busy = Busy::AdjustingLease(server_lease.id);
                 let table = Arc::clone(self);
-                self.spawn_background(Box::pin(table.adjust_lease(key.clone(), server_lease, waiter, fit, durability)));
+                self.core.spawn_background(Box::pin(table.adjust_lease(
+                    key.clone(),
+                    server_lease,
+                    waiter,
+                    fit,
+                    durability,
+                )));
                 return Answers::new();
             }
         }
@@ -115,7 +118,7 @@ impl Table {
         if due > now && !self.is_past(due) {
             lock.busy = Busy::AdjustingLease(server_lease.id);
             let (table, key) = (Arc::clone(self), key.clone());
-            self.spawn_background(Box::pin(async move {
+            self.core.spawn_background(Box::pin(async move {
                 table.core.clock.sleep_until(due).await;
                 table.lease_adjusted(&key, &server_lease, true, fitted);
             }));
@@ -153,7 +156,7 @@ impl Table {
         let id = self.number();
         lock.busy = Busy::Release { id, queued: keep_until == Instant::MIN };
         let release = Release { id: Some(id), server_lease: Arc::clone(server_lease), keep_until };
-        self.spawn_background(self.release_task(release, None, None));
+        self.core.spawn_background(self.release_task(release, None, None));
     }
 
     /// Reads the clock until it shows `due`, but only for some microseconds.
@@ -176,7 +179,7 @@ impl Table {
         durability: Durability,
     ) {
         let set = match fit {
-            LeaseFit::Yes => LeaseChange::Done { sent: self.now() },
+            LeaseFit::Yes => Ok(self.now()),
             LeaseFit::Lengthen(lease) => self.lengthen(&server_lease, lease, durability).await,
             LeaseFit::Shorten(lease) => {
                 // A renewal would undo the shortening.
@@ -184,16 +187,9 @@ impl Table {
                 self.shorten(&server_lease, lease, durability).await
             }
         };
-        let fitted = match set {
-            LeaseChange::Done { sent } => Some((waiter, sent)),
-            LeaseChange::Gone => {
-                self.mark_lost(&mut self.state(), &server_lease, LostReason::Gone);
-                None
-            }
-            // A server lease without a confirmed adjustment is not handed over. It is released, and
-            // the waiter requests the lock anew.
-            LeaseChange::TooLate | LeaseChange::Failed(_) | LeaseChange::NotDurable(_) => None,
-        };
+        // A server lease without a confirmed adjustment is not handed over. It is released, and the
+        // waiter requests the lock anew.
+        let fitted = set.ok().map(|sent| (waiter, sent));
         self.lease_adjusted(&key, &server_lease, fitted.is_some(), fitted);
     }
 

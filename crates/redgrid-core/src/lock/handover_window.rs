@@ -9,17 +9,6 @@ use crate::clock::Instant;
 use crate::config::Durability;
 use crate::lease::LeaseMode;
 
-/// The properties of the current lease that decide whether it suits the next request.
-struct CurrentLease {
-    /// Whether the lease is renewed. Renewals set the lease to the length `lease`.
-    renewed: bool,
-    lease: Duration,
-    /// Until when the lease is valid locally.
-    deadline: Instant,
-    /// The confirmed durability of the server lease.
-    durability: Durability,
-}
-
 /// Whether the current lease suits the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LeaseFit {
@@ -35,31 +24,38 @@ pub(super) enum LeaseFit {
 impl ServerLease {
     /// Returns whether this server lease, as it is at `now`, suits the request `next`.
     pub(super) fn fit(&self, next: &AcquireRequest, handover_window: Duration, now: Instant) -> LeaseFit {
-        let (renewed, lease) = (self.has_renewed_lease(), self.lease());
-        let (deadline, durability) = (self.deadline(), self.durability());
-        fit(&CurrentLease { renewed, lease, deadline, durability }, next, handover_window, now)
+        let renewed = self.has_renewed_lease().then(|| self.lease());
+        fit((renewed, self.deadline(), self.durability()), next, handover_window, now)
     }
 }
 
 /// Returns whether the current lease, as it is at `now`, suits the request `next`.
-fn fit(held: &CurrentLease, next: &AcquireRequest, handover_window: Duration, now: Instant) -> LeaseFit {
+///
+/// The current lease has three properties: the length to which renewals set it, or `None` if it is
+/// not renewed; until when it is valid locally; and its confirmed durability.
+fn fit(
+    (renewed, deadline, durability): (Option<Duration>, Instant, Durability),
+    next: &AcquireRequest,
+    handover_window: Duration,
+    now: Instant,
+) -> LeaseFit {
     let lease = next.server_lease(handover_window);
-    let long_enough = now + next.at_least <= held.deadline;
+    let long_enough = now + next.at_least <= deadline;
     let covered = long_enough
-        && held.durability.covers(next.durability)
+        && durability.covers(next.durability)
         && match next.lease {
             // If less than half of the lease is left, the lease is lengthened first: either
             // renewals have failed, or a shorter lease was in force.
-            LeaseMode::Renewed(wanted) => held.renewed && held.lease == wanted && now + wanted / 2 <= held.deadline,
-            LeaseMode::Fixed(wanted) => !held.renewed && now + wanted <= held.deadline,
+            LeaseMode::Renewed(wanted) => renewed == Some(wanted) && now + wanted / 2 <= deadline,
+            LeaseMode::Fixed(wanted) => renewed.is_none() && now + wanted <= deadline,
         };
     // After a crash, the lock would stay taken until the lease ends. If more than twice the
     // requested lease plus a second is left, that is too long.
-    let too_long = held.deadline.since(now) > lease * 2 + Duration::from_secs(1);
+    let too_long = deadline.since(now) > lease * 2 + Duration::from_secs(1);
     match (covered, too_long) {
         (true, false) => LeaseFit::Yes,
         (_, true) => LeaseFit::Shorten(lease),
-        (false, false) if held.renewed && now + lease < held.deadline => LeaseFit::Shorten(lease),
+        (false, false) if renewed.is_some() && now + lease < deadline => LeaseFit::Shorten(lease),
         (false, false) => LeaseFit::Lengthen(lease),
     }
 }
@@ -125,15 +121,11 @@ mod tests {
         ];
         for (held, ago, next, at_least, expected) in cases {
             let lease = request(held, Duration::ZERO).server_lease(handover_window);
-            let held_for = CurrentLease {
-                renewed: matches!(held, LeaseMode::Renewed(_)),
-                lease: held.duration(),
-                deadline: crate::lease::deadline(now - ago, lease),
-                durability: Durability::Primary,
-            };
+            let renewed = matches!(held, LeaseMode::Renewed(_)).then(|| held.duration());
+            let held_for = (renewed, crate::lease::deadline(now - ago, lease), Durability::Primary);
             let next_wish = request(next, at_least * SECOND);
             assert_eq!(
-                fit(&held_for, &next_wish, handover_window, now),
+                fit(held_for, &next_wish, handover_window, now),
                 expected,
                 "{held:?} {ago:?} {next:?} {at_least}"
             );
@@ -158,13 +150,13 @@ mod tests {
             (disk, replicas(1), again),
         ] {
             let deadline = crate::lease::deadline(now, 30 * SECOND);
-            let held = CurrentLease { renewed: true, lease: 30 * SECOND, deadline, durability: held };
+            let held = (Some(30 * SECOND), deadline, held);
             let next = AcquireRequest { durability: requested, ..request(lease, Duration::ZERO) };
-            assert_eq!(fit(&held, &next, 10 * MS, now), expected, "{requested:?}");
+            assert_eq!(fit(held, &next, 10 * MS, now), expected, "{requested:?}");
         }
     }
 
     fn request(lease: LeaseMode, at_least: Duration) -> AcquireRequest {
-        AcquireRequest { at_least, ..AcquireRequest::with_lease(lease) }
+        AcquireRequest { at_least, ..AcquireRequest::new(lease, Durability::Primary) }
     }
 }

@@ -11,18 +11,19 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_client::{NodeId, internal::nanos};
+use redgrid_client::NodeId;
+use redgrid_client::internal::{nanos, shrink_if_sparse};
 
 use super::attempt::GrantReply;
 use super::cold_fields::ColdFields;
 use super::error::LostReason;
 use super::hold_watch::EndWatchers;
-use super::protocol::{AcquireRequest, HoldArgs, HolderId, LockKeys, LockProtocol};
+use super::protocol::{AcquireRequest, HoldArgs, LockKeys, LockProtocol};
 use super::table::LockId;
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
 use crate::lease::{Deadline, Lease, LeaseMode, Overdue, deadline, margin};
-use crate::observe::count;
+use crate::observe::{HoldSpan, count};
 
 /// One grant of the server, from its acquire to its release.
 pub(crate) struct ServerLease {
@@ -54,7 +55,8 @@ pub(crate) struct ServerLease {
     pub(super) deadline: Deadline,
     /// The lease that renewals request, in nanoseconds.
     lease: AtomicU64,
-    /// The earlier end of the current owner's lease and offer; `Instant::MAX` if neither ends.
+    /// The end of the current owner's lease. While the hold is offered to a task, the end of the
+    /// offer if that is earlier. `Instant::MAX` if neither ends.
     owner_due: AtomicU64,
     /// Fields behind a mutex, which is also locked while the deadline is extended.
     inner: Mutex<LeaseInner>,
@@ -76,7 +78,8 @@ impl Lease for ServerLease {
         self.id
     }
 
-    /// Returns the end of the server lease, or of its owner's lease or offer: whichever is first.
+    /// Returns the earliest of three times: the end of the server lease, of the owner's lease, and
+    /// of the owner's offer.
     fn next_end(&self) -> Instant {
         self.deadline().min(self.owner_due())
     }
@@ -223,8 +226,10 @@ pub(crate) struct Hold {
     pub(super) end: OnceLock<Option<LostReason>>,
     /// When the hold's fixed lease ends, in nanoseconds; `Instant::MAX` for a renewed lease.
     pub(super) ends: AtomicU64,
-    /// Until when the hold is valid by its own lease: a margin before that lease ends.
+    /// The time until which the hold's own lease is valid locally. That lease ends a margin later.
     pub(super) own_deadline: Deadline,
+    /// The span in which the hold was acquired; without the feature `tracing`, it has no size.
+    pub(super) span: HoldSpan,
 }
 
 impl Hold {
@@ -254,11 +259,8 @@ impl Hold {
             end: OnceLock::new(),
             ends: AtomicU64::new(ends.as_nanos()),
             own_deadline: Deadline::new(valid_until),
+            span: HoldSpan::default(),
         }
-    }
-
-    pub(super) fn holder(&self) -> Option<HolderId> {
-        self.request.holder
     }
 
     /// Returns whether a guard of the hold is alive. A forgotten hold has a lease, but no guard.
@@ -266,7 +268,7 @@ impl Hold {
         self.guards.load(Ordering::Acquire) > 0
     }
 
-    /// Returns until when the offered hold waits for its caller to accept it.
+    /// Returns the time until which the offered hold waits for its caller to accept it.
     ///
     /// If the caller does not poll by then, other waiters can get the lock.
     pub(super) fn offered_until(&self) -> Instant {
@@ -326,17 +328,8 @@ impl Hold {
         self.own_deadline.at().min(self.server_lease.deadline())
     }
 
-    pub(super) fn deadline_of_its_own(&self) -> Instant {
-        self.own_deadline.at()
-    }
-
-    /// Returns whether the hold's own lease has run out. Once the result is true, it stays true.
-    pub(super) fn has_run_out(&self, now: Instant) -> bool {
-        self.own_deadline.has_passed(now)
-    }
-
-    fn has_expired(&self, now: Instant) -> bool {
-        self.has_run_out(now) || self.server_lease.deadline.has_passed(now)
+    pub(super) fn has_expired(&self, now: Instant) -> bool {
+        self.own_deadline.has_passed(now) || self.server_lease.deadline.has_passed(now)
     }
 
     /// Returns the end of the hold's fixed lease. From then on, others can have the lock.
@@ -347,16 +340,6 @@ impl Hold {
     /// Returns whether the hold is valid by the local clock, without a request.
     pub(super) fn is_held(&self) -> bool {
         self.end.get().is_none() && !self.has_expired(self.server_lease.clock.now())
-    }
-
-    /// Returns why the hold was lost; `None` while it is valid, and after it was released.
-    ///
-    /// A passed deadline counts as a loss even before the hold is marked as ended.
-    pub(super) fn lost_by(&self, now: Instant) -> Option<LostReason> {
-        match self.end.get() {
-            Some(end) => *end,
-            None => self.has_expired(now).then_some(LostReason::Expired),
-        }
     }
 
     /// Ends the hold by its release (`None`), or by a loss. Returns false if it had ended before.
@@ -373,16 +356,20 @@ impl Hold {
     /// When several holds end together, all are marked before the first watcher is woken.
     pub(super) fn mark_ended(&self, lost: Option<LostReason>) -> bool {
         let has_ended = self.end.set(lost).is_ok();
-        if has_ended && cfg!(feature = "metrics") {
-            self.count_end(lost);
+        if has_ended && (cfg!(feature = "metrics") || self.span.get().is_recorded()) {
+            self.record_end(lost);
         }
         has_ended
     }
 
     /// Wakes the tasks that wait for the end of the hold.
     pub(super) fn notify_ended(&self) {
-        // Unlock the mutex before waking: a waker may poll another hold, which locks it again.
-        let ended = self.server_lease.inner().ended.as_mut().and_then(|watchers| watchers.take(self.token));
+        let ended = self.server_lease.inner().ended.as_mut().and_then(|watchers| {
+            let ended = watchers.remove(&self.token);
+            shrink_if_sparse(watchers);
+            ended
+        });
+        // The mutex is unlocked before waking: a waker may poll another hold, which locks it again.
         if let Some(ended) = ended {
             ended.notify_waiters();
         }

@@ -4,29 +4,18 @@ use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
 
-use redgrid_client::internal::shrink_if_sparse;
 use tokio::sync::Notify;
 
 use super::error::LostReason;
-use super::hold::{Hold, ServerLease};
-use crate::observe::count::{self, Labels};
+use super::hold::Hold;
+use crate::clock::Instant;
 use crate::token::Token;
 
 /// The watched holds of one server lease: maps the token of a hold to the notification of its end.
 ///
 /// A hold that no task watches has no entry. Each hold has a notification of its own. If all holds
 /// had a common notification, the release of one reader would wake the watchers of all readers.
-#[derive(Default)]
-pub(super) struct EndWatchers(pub(super) HashMap<u64, Arc<Notify>, foldhash::fast::RandomState>);
-
-impl EndWatchers {
-    /// Removes and returns the notification of a hold.
-    pub(super) fn take(&mut self, token: u64) -> Option<Arc<Notify>> {
-        let ended = self.0.remove(&token);
-        shrink_if_sparse(&mut self.0);
-        ended
-    }
-}
+pub(super) type EndWatchers = HashMap<u64, Arc<Notify>, foldhash::fast::RandomState>;
 
 /// A view of a hold. It can be cloned for other tasks, and the hold can be released while views
 /// exist.
@@ -75,17 +64,20 @@ impl HoldWatch {
     }
 }
 
-impl ServerLease {
-    /// Returns the labels of the lock in metrics.
-    pub(super) fn labels(&self) -> Labels {
-        Labels { kind: self.protocol.name(), family: self.keys.family }
-    }
-}
-
 impl Hold {
     /// Returns why the hold was lost; `None` if it is still valid or was released.
     pub(super) fn lost(&self) -> Option<LostReason> {
         self.lost_by(self.server_lease.clock.now())
+    }
+
+    /// Returns why the hold was lost; `None` while it is valid at `now`, and after it was released.
+    ///
+    /// A passed deadline counts as a loss even before the hold is marked as ended.
+    pub(super) fn lost_by(&self, now: Instant) -> Option<LostReason> {
+        match self.end.get() {
+            Some(end) => *end,
+            None => self.has_expired(now).then_some(LostReason::Expired),
+        }
     }
 
     /// Returns the notification of the hold's end; `None` if the hold has ended. The notification
@@ -97,25 +89,7 @@ impl Hold {
         if self.end.get().is_some() {
             return None;
         }
-        let EndWatchers(by_token) = &mut **inner.ended.get_or_insert_default();
-        Some(Arc::clone(by_token.entry(self.token).or_default()))
-    }
-
-    /// Counts the end of the hold in the metrics.
-    pub(super) fn count_end(&self, lost: Option<LostReason>) {
-        let (labels, now) = (self.server_lease.labels(), self.server_lease.clock.now());
-        let held = now.since(self.granted);
-        if !self.is_given() {
-            count::never_held(labels);
-        } else if lost.is_some() && !self.is_guarded() {
-            // The hold had no guard when it was lost, because it was forgotten. So it counts
-            // neither as released nor as lost.
-            count::ended(labels, held, None);
-        } else {
-            // A hold that is released after its deadline is counted as lost.
-            let expired = (now >= self.deadline()).then_some(LostReason::Expired);
-            count::ended(labels, held, Some(lost.or(expired).map_or(Ok(()), Err)));
-        }
+        Some(Arc::clone(inner.ended.get_or_insert_default().entry(self.token).or_default()))
     }
 
     /// Completes when the hold has ended, by release or loss.
@@ -133,16 +107,6 @@ impl Hold {
                 // this timer ends the wait.
                 () = self.server_lease.clock.sleep_until(self.deadline()) => {}
             }
-        }
-    }
-}
-
-/// Counts a hold that was still held when its client ended.
-#[cfg(feature = "metrics")]
-impl Drop for Hold {
-    fn drop(&mut self) {
-        if self.end.get().is_none() {
-            count::never_held(self.server_lease.labels());
         }
     }
 }

@@ -1,14 +1,15 @@
 //! Reads which client holds a lock, for the tracing spans of acquires that wait long.
 
-use std::pin::Pin;
+use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
 use redgrid_client::internal::{Core, once};
 use redgrid_client::{Code, FromReply, Request};
-use tokio::sync::watch;
 
 use super::acquire::PendingAcquire;
 use crate::clock::Instant;
@@ -25,33 +26,18 @@ const SHARED: Duration = Duration::from_millis(100);
 const MAX_FIELDS: i64 = 4;
 
 /// A lookup of the holder of one lock, shared by the acquires of this client. A background task
-/// executes it.
-#[derive(Clone)]
-pub(super) struct HolderLookup {
-    began: Instant,
-    /// `None` until the lookup has ended. The result is the client's id, or `None` if it is not
-    /// known.
-    result: watch::Receiver<Option<Option<Arc<str>>>>,
-}
-
-/// Waits for a lookup. Boxed, because every acquire has room for it, and few have one.
-pub(super) type HolderRead = Pin<Box<dyn Future<Output = Option<Arc<str>>> + Send>>;
-
-impl HolderLookup {
-    /// Returns a future of the client's id, or of `None` if the id is not known.
-    fn holder(mut self) -> HolderRead {
-        Box::pin(async move { self.result.wait_for(Option::is_some).await.ok()?.clone().flatten() })
-    }
-}
+/// polls it, too. Its result is the id of the client that holds the lock, or `None` if that is not
+/// known.
+pub(super) type HolderRead = Shared<BoxFuture<'static, Option<Arc<str>>>>;
 
 impl PendingAcquire {
-    /// Returns when the holder is to be read, for a wait that continues at `from`;
-    /// [`Instant::MAX`] if no span records the holder.
+    /// Returns the time at which the holder is to be read, counted from `from`; [`Instant::MAX`] if
+    /// no span records the holder.
     pub(super) fn lookup_at(&self, from: Instant) -> Instant {
-        if !self.is_traced || self.request.once {
+        if !self.is_traced || self.request.options.once {
             return Instant::MAX;
         }
-        from + self.request.wait.map_or(LONG_WAIT, |wait| LONG_WAIT.min(wait / 2))
+        from + self.request.options.wait.map_or(LONG_WAIT, |wait| LONG_WAIT.min(wait / 2))
     }
 
     /// Starts a lookup of the holder, or joins the lookup of another acquire. Returns `None` if the
@@ -59,43 +45,41 @@ impl PendingAcquire {
     /// the holder cannot be read.
     pub(super) fn holder_lookup(&self, now: Instant) -> Option<HolderRead> {
         let table = self.table();
-        if !self.status.is_busy() {
+        if !self.request.is_busy() {
             return None;
         }
         let mut state = table.state();
         if state.locks.get(&self.key).is_some_and(|lock| lock.server_lease.is_some()) {
-            let (_, result) = watch::channel(Some(Some(self.client.id().into())));
-            return Some(HolderLookup { began: now, result }.holder());
+            return Some(ready(Some(self.answer.client.id().into())).boxed().shared());
         }
         if state.closed || !table.reads_holders.load(Ordering::Relaxed) {
             return None;
         }
         let key = self.key.key();
-        if let Some(current) = state.holder_lookups.get(key).filter(|current| now < current.began + SHARED) {
-            return Some(current.clone().holder());
+        if let Some((_, current)) = state.holder_lookups.get(key).filter(|(began, _)| now < *began + SHARED) {
+            return Some(current.clone());
         }
-        let (sender, result) = watch::channel(None);
-        let lookup = HolderLookup { began: now, result };
-        state.holder_lookups.insert(key.clone(), lookup.clone());
-        let (core, is_allowed, key) = (Arc::clone(&table.core), Arc::clone(&table.reads_holders), key.clone());
+        let (core, is_allowed) = (Arc::clone(&table.core), Arc::clone(&table.reads_holders));
+        let lookup = read_holder(core, is_allowed, key.clone()).boxed().shared();
+        let replaced = state.holder_lookups.insert(key.clone(), (now, lookup.clone()));
         drop(state);
-        table.spawn_background(Box::pin(async move {
-            let holder = tokio::select! {
-                holder = read_holder(&core, &is_allowed, key) => holder,
-                () = core.life.closing() => None,
-            };
-            let _ = sender.send(Some(holder));
-        }));
-        Some(lookup.holder())
+        drop(replaced);
+        // The task ends the lookup even if no caller polls it.
+        table.core.spawn_background(lookup.clone().map(drop).boxed());
+        Some(lookup)
     }
 }
 
 /// Reads the holder in one attempt. If the server denies the command, no holder is read any more.
-async fn read_holder(core: &Core, is_allowed: &AtomicBool, key: Bytes) -> Option<Arc<str>> {
+async fn read_holder(core: Arc<Core>, is_allowed: Arc<AtomicBool>, key: Bytes) -> Option<Arc<str>> {
     let request = Request::command("HRANDFIELD").key(key).int(MAX_FIELDS).idempotent();
     let limit = core.clock.now() + core.settings.response_timeout;
     // The lock has no known holder if it cannot be read. The acquire itself reports failures.
-    match once(&*core.topology, request, limit).await.result {
+    let outcome = tokio::select! {
+        outcome = once(&*core.topology, request, limit) => outcome,
+        () = core.life.closing() => return None,
+    };
+    match outcome.result {
         Ok(reply) => Vec::<Bytes>::from_reply(reply).ok()?.iter().find_map(|field| client_of(field)),
         Err(error) => {
             if error.code() == Some(Code::NoPermission) {

@@ -10,7 +10,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `protocol` | the contract of a lock kind: keys, options, scripts, the meaning of replies |
-//! | `acquire`, `request_status` | entering the queue, waiting for the result; type `HoldGuard` |
+//! | `acquire`, `local_request` | entering the queue, waiting for the result; type `HoldGuard` |
 //! | `table`, `lock_id` | all locks of a client, the state of each, and its waiters |
 //! | `attempt` | one acquire request; its grant becomes a server lease with a first hold |
 //! | `hold` | server leases and holds, and the end of a hold |
@@ -25,7 +25,7 @@
 //! | `wait_loop`, `not_granted`, `fairness`, `phantoms` | other processes |
 //! | `renewal`, `verification`, `cold_fields`, `change_lease`, `extend` | leases after the grant |
 //! | `guard`, `hold_watch` | the methods of a caller's hold |
-//! | `report` | what a client reports about its locks |
+//! | `report`, `hold_observe` | reports about locks; metrics and events of a hold |
 //! | `cleanup`, `shutdown`, `takeover`, `detach` | other ends of a hold |
 
 mod acquire;
@@ -42,8 +42,10 @@ pub(crate) mod guard;
 mod handover;
 mod handover_window;
 mod hold;
+mod hold_observe;
 mod hold_watch;
 mod holder_lookup;
+mod local_request;
 mod lock_id;
 pub(crate) mod multi;
 mod not_granted;
@@ -54,7 +56,6 @@ mod reentry;
 mod release;
 mod renewal;
 mod report;
-mod request_status;
 pub(crate) mod shared;
 mod shutdown;
 mod table;
@@ -78,4 +79,4 @@ pub(crate) use table::Table;
 pub use takeover::{Takeover, TakeoverFrom};
 
 pub use crate::lease::LeaseMode;
-pub(crate) use crate::unpolled::{BackgroundTask, InlineTask};
+pub(crate) use crate::unpolled::InlineTask;

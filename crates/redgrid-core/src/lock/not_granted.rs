@@ -44,7 +44,7 @@ impl Table {
             }
             AcquireReply::Busy { left, time, is_gone } => {
                 self.schedule_cleanup_of_retransmissions(attempt, id, outcome, false);
-                attempt.status.position.is_next_until(outcome.received, left);
+                attempt.request.position.is_next_until(outcome.received, left);
                 let under = attempt.context.as_ref().and_then(|context| context.under.as_ref());
                 if let Some(under) = under.filter(|_| is_gone) {
                     // The hold that the request converts is gone. Report the loss before the reply
@@ -80,7 +80,7 @@ impl Table {
         if is_passing {
             // The cause is a migration of the key's slot or a failover, and not a lack of replicas.
             // So the request is tried again.
-            attempt.status.position.moved(self.number());
+            attempt.request.position.moved(self.number());
             tokio::time::sleep(jittered(self.core.settings.retry_delay)).await;
         } else {
             self.failed(attempt, AcquireFailure::NotDurable(error));
@@ -104,7 +104,7 @@ impl Table {
         if attempt.queue().is_some() {
             // The position of the request in the server's queue is released in any case, when the
             // request or its hold ends. So only `limit` is recorded here.
-            limit.into_iter().for_each(|limit| attempt.status.set_maybe_executed(limit));
+            limit.into_iter().for_each(|limit| attempt.request.set_maybe_executed(limit));
         } else if limit.is_some() {
             let release = attempt.deferred_release(id, limit);
             self.schedule_cleanup(DeferredRelease { at_once: is_unknown, ..release });
@@ -117,8 +117,8 @@ impl Table {
         // If there was a takeover, this release finds no hold. But perhaps there was none: this
         // grant also counts as lost if its token is lower than the token of the last grant, due to
         // a difference between clocks. Then the release is needed to free the lock.
-        self.release_unreceived(server_lease);
-        attempt.status.position.moved(self.number());
+        self.leave_until(server_lease, Instant::MIN);
+        attempt.request.position.moved(self.number());
         self.refused(attempt, server_lease.granted, None, 0);
     }
 
@@ -129,24 +129,27 @@ impl Table {
         let mut state = self.state();
         // The request is marked as answered. Its unanswered retransmissions are tracked by
         // `set_maybe_executed`.
-        attempt.status.progress.settled();
+        attempt.request.progress.settled();
         if let Some(lock) = state.locks.get_mut(&attempt.key) {
             lock.contact = received;
             lock.request_in_flight = false;
-            lock.completed(attempt.entry);
+            lock.completed(attempt.request.id);
             if attempt.queue().is_some() {
-                let waits = lock.queue.iter().any(|waiter| waiter.id == attempt.entry && !waiter.answer.is_closed());
-                attempt.status.position.request_ended(waits);
+                let waits = lock
+                    .queue
+                    .iter()
+                    .any(|waiter| waiter.request.id == attempt.request.id && !waiter.answer.is_closed());
+                attempt.request.position.request_ended(waits);
                 if !waits {
-                    self.leave_queue(attempt);
+                    self.release_position_of(lock, &attempt.request);
                 }
             }
             lock.retain_map(|waiter| {
-                waiter.status.set_busy();
-                let unsure = unanswered_until.filter(|_| waiter.id == attempt.entry);
-                match (waiter.request.once, unsure) {
+                waiter.request.set_busy();
+                let unsure = unanswered_until.filter(|_| waiter.request.id == attempt.request.id);
+                match (waiter.request.options.once, unsure) {
                     (false, unsure) => {
-                        unsure.into_iter().for_each(|until| waiter.status.set_maybe_executed(until));
+                        unsure.into_iter().for_each(|until| waiter.request.set_maybe_executed(until));
                         return Some(waiter);
                     }
                     (true, None) => answers.push((waiter.answer, Ok(None))),
@@ -158,7 +161,7 @@ impl Table {
                 None
             });
             lock.contended = lock.server_lease.is_none() && !lock.queue.is_empty();
-            lock.begins_to_wait(time, !attempt.request.once);
+            lock.begins_to_wait(time, !attempt.request.options.once);
             if lock.queue.is_empty() && !lock.loop_running {
                 self.withdraw(lock);
             }
@@ -181,21 +184,25 @@ impl Table {
         let mut state = self.state();
         if let Some(lock) = state.locks.get_mut(&attempt.key) {
             lock.request_in_flight = false;
-            lock.completed(attempt.entry);
+            lock.completed(attempt.request.id);
             lock.contended = false;
-            if matches!(failure, AcquireFailure::Refused(_) | AcquireFailure::NotDurable(_)) {
+            let is_answered = match &failure {
+                AcquireFailure::NotDone(ServerError::Refused { code, .. }) => !code.is_passing(),
+                other => matches!(other, AcquireFailure::NotDurable(_)),
+            };
+            if is_answered {
                 lock.contact = now;
             }
-            if attempt.queue().is_some() && lock.queue.iter().all(|waiter| waiter.id != attempt.entry) {
+            if attempt.queue().is_some() && lock.queue.iter().all(|waiter| waiter.request.id != attempt.request.id) {
                 // The waiter left while its request was in flight, and the request may still
                 // execute. So the waiter's position is released.
-                attempt.status.position.request_ended(false);
-                self.leave_queue(attempt);
+                attempt.request.position.request_ended(false);
+                self.release_position_of(lock, &attempt.request);
             }
             let mut failed = Vec::new();
             lock.retain_map(|waiter| {
-                let is_it =
-                    waiter.id == attempt.entry || also_lacks_durability(&failure, &attempt.request, &waiter.request);
+                let is_it = waiter.request.id == attempt.request.id
+                    || also_lacks_durability(&failure, &attempt.request.options, &waiter.request.options);
                 if is_it {
                     failed.push(waiter);
                     return None;
@@ -203,7 +210,7 @@ impl Table {
                 Some(waiter)
             });
             for waiter in failed {
-                self.release_position_of(lock, &waiter);
+                self.release_position_of(lock, &waiter.request);
                 answers.push((waiter.answer, Err(failure.clone())));
             }
             self.go_on(&mut state, &attempt.key);
@@ -255,17 +262,21 @@ impl PendingAcquire {
     /// says why there was no reply.
     pub(super) fn timeout_error(&self, now: Instant, contact: Instant) -> AcquireError {
         let (core, keys) = (&self.table().core, &self.key.keys);
-        if now < self.status.may_execute_until() {
+        if now < self.request.may_execute_until() {
             let source = ServerError::unknown("a request without a reply may still be executed");
             self.table().events.record(UNKNOWN, &keys.name, format_args!("acquire: {source}"));
             return Failure::OutcomeUnknown { operation: AcquireError::operation(&keys.name), source }.into();
         }
         let is_current = now.since(contact) <= core.settings.response_timeout;
-        if self.status.is_busy() && now >= self.until && is_current {
-            let by_this_client = self.table().holds_key(self.kind, keys);
-            return AcquireError::TimedOut { name: keys.name.clone(), waited: now.since(self.entered), by_this_client };
+        if self.request.is_busy() && now >= self.request.until && is_current {
+            let by_this_client = self.table().holds_key(self.kind, keys, None);
+            return AcquireError::TimedOut {
+                name: keys.name.clone(),
+                waited: now.since(self.request.entered),
+                by_this_client,
+            };
         }
-        no_answer(core, &self.status.progress, &keys.key).into_error(core, &keys.name)
+        no_answer(core, &self.request.progress, &keys.key).into_error(core, &keys.name)
     }
 }
 

@@ -32,11 +32,12 @@ pub(super) struct Phantoms {
 }
 
 /// Observations of the subscribers of one key.
+#[derive(Default)]
 pub(crate) struct Phantom {
     /// Number of consecutive yields that ended by their quiet period.
     quiet_yields: u32,
-    /// In each yield that `quiet_yields` counts, a number of subscribers acquired nothing. This is
-    /// the smallest of these numbers. There cannot be more phantoms: they never acquire the lock.
+    /// The smallest number of subscribers that acquired nothing in one of the yields that
+    /// `quiet_yields` counts. There cannot be more phantoms: they never acquire the lock.
     count: u64,
     /// Number of subscribers in the last of the counted yields. If a later release reports fewer
     /// subscribers, a phantom may have left.
@@ -94,12 +95,6 @@ impl Phantom {
         if self.quiet_yields >= ENOUGH {
             self.until = now + IGNORED;
         }
-    }
-}
-
-impl Default for Phantom {
-    fn default() -> Self {
-        Phantom { quiet_yields: 0, count: 0, of: 0, until: Instant::MIN, seen: Instant::MIN }
     }
 }
 

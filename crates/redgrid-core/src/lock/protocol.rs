@@ -87,6 +87,22 @@ pub struct AcquireRequest {
 }
 
 impl AcquireRequest {
+    /// Returns a request with this lease and durability, and the defaults of all other options.
+    pub fn new(lease: LeaseMode, durability: Durability) -> Self {
+        AcquireRequest {
+            lease,
+            holder: None,
+            at_least: Duration::ZERO,
+            max_hold: None,
+            once: false,
+            wait: None,
+            durability,
+            reenters: true,
+            backoff: None,
+            label: None,
+        }
+    }
+
     /// Returns the lease to request from the server.
     ///
     /// A hand-over window and a margin are added to a fixed lease. So a task that gets the lock at
@@ -275,8 +291,9 @@ impl<'a> dyn LockProtocol + 'a {
 pub(super) enum AcquireReply {
     Granted {
         token: u64,
-        /// Whether other holders lost the lock through this grant (forced takeover).
-        preempted: bool,
+        /// `left` in the reply: after a takeover, the number of holders that lost the lock; after
+        /// an attach, the lifetime of the hold in milliseconds.
+        left: i64,
     },
     Busy {
         /// How long the lock stays taken; `Duration::MAX` if that is not known.
@@ -294,7 +311,8 @@ pub(super) enum AcquireReply {
 /// reply.
 const MIN_SERVER_TIME: i64 = 1_000_000_000_000_000;
 
-/// Parses the reply to an acquire request. Updates the estimate of the server's clock.
+/// Parses the reply to an acquire, a takeover or an attach. Updates the estimate of the server's
+/// clock.
 pub(super) fn parse_reply(outcome: &RequestOutcome) -> AcquireReply {
     let reply = match &outcome.result {
         Ok(reply) => reply,
@@ -326,7 +344,7 @@ pub(super) fn parse_reply(outcome: &RequestOutcome) -> AcquireReply {
         outcome.by.time().observe_exchange(time, outcome.sent, outcome.received);
     }
     match (status, left) {
-        (1, _) => AcquireReply::Granted { token, preempted: left > 0 },
+        (1, _) => AcquireReply::Granted { token, left },
         // The key has expired meanwhile (-2), or expires now (0): retry soon.
         (0, -2 | 0) => AcquireReply::Busy { left: Duration::from_millis(1), time, is_gone: left == -2 },
         // The key has no TTL: only a message or a poll can show that the lock was released.
@@ -346,25 +364,6 @@ fn read(status: &Reply, time: &Reply, left: &Reply, token: &Reply) -> Result<(i6
 }
 
 #[cfg(test)]
-impl AcquireRequest {
-    /// Returns a request with this lease and defaults for everything else.
-    pub(super) fn with_lease(lease: LeaseMode) -> Self {
-        AcquireRequest {
-            lease,
-            holder: None,
-            at_least: Duration::ZERO,
-            max_hold: None,
-            once: false,
-            wait: None,
-            durability: Durability::Primary,
-            reenters: true,
-            backoff: None,
-            label: None,
-        }
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use super::*;
     use crate::clock::Instant;
@@ -374,7 +373,8 @@ mod tests {
 
     #[test]
     fn a_job_that_must_run_once_outlives_its_process() {
-        let (handover_window, renewed) = (10 * MS, |lease| AcquireRequest::with_lease(LeaseMode::Renewed(lease)));
+        let (handover_window, renewed) =
+            (10 * MS, |lease| AcquireRequest::new(LeaseMode::Renewed(lease), Durability::Primary));
         let keeping = |lease, at_least| AcquireRequest { at_least, ..renewed(lease) }.server_lease(handover_window);
         assert_eq!(keeping(30_000 * MS, Duration::ZERO), 30_000 * MS);
         assert!(keeping(1000 * MS, 5000 * MS) >= 5250 * MS);
@@ -383,7 +383,7 @@ mod tests {
 
     #[test]
     fn a_fixed_lease_that_is_handed_over_last_has_its_whole_length() {
-        let lease = AcquireRequest::with_lease(LeaseMode::Fixed(10_000 * MS)).server_lease(10 * MS);
+        let lease = AcquireRequest::new(LeaseMode::Fixed(10_000 * MS), Durability::Primary).server_lease(10 * MS);
         assert!(deadline(Instant::MIN, lease) >= Instant::MIN + 10_010 * MS);
     }
     #[tokio::test]

@@ -5,7 +5,7 @@ use std::sync::{Arc, MutexGuard};
 
 use tokio::sync::oneshot;
 
-use super::acquire::RequestStatus;
+use super::acquire::LocalRequest;
 use super::hold::Hold;
 use super::protocol::HolderId;
 use super::release::Release;
@@ -63,18 +63,19 @@ impl LockState {
         // first few waiters on the server, and shared kinds compare a new request with all waiters.
         // So a cancelled waiter is removed at once. Waiters are sorted by id, except those that a
         // local pass has moved to the front.
-        let in_order = self.queue.binary_search_by_key(&id, |waiter| waiter.id).ok();
-        if let Some(at) = in_order.or_else(|| self.queue.iter().position(|waiter| waiter.id == id)) {
+        let in_order = self.queue.binary_search_by_key(&id, |waiter| waiter.request.id).ok();
+        if let Some(at) = in_order.or_else(|| self.queue.iter().position(|waiter| waiter.request.id == id)) {
             self.queue.remove(at);
         }
         waited > self.queue.len() && (self.queue.is_empty() || self.protocol.queue().is_some())
     }
 
     pub(super) fn take_all_of(&mut self, holder: Option<HolderId>) -> Vec<Waiter> {
-        if self.queue.iter().all(|waiter| waiter.request.holder != holder) {
+        if self.queue.iter().all(|waiter| waiter.request.options.holder != holder) {
             return Vec::new();
         }
-        let (same, others) = self.queue.drain(..).partition::<Vec<_>, _>(|waiter| waiter.request.holder == holder);
+        let (same, others) =
+            self.queue.drain(..).partition::<Vec<_>, _>(|waiter| waiter.request.options.holder == holder);
         self.queue = others.into();
         same
     }
@@ -95,7 +96,7 @@ impl LockState {
 
     fn reject_try_waiters_unless(&mut self, is_admitted: impl Fn(&Waiter) -> bool) -> Answers {
         let mut answers = Answers::new();
-        let is_rejected = |waiter: &Waiter| waiter.request.once && !is_admitted(waiter);
+        let is_rejected = |waiter: &Waiter| waiter.request.options.once && !is_admitted(waiter);
         if self.queue.iter().any(is_rejected) {
             self.retain_map(|waiter| match is_rejected(&waiter) {
                 true => {
@@ -114,14 +115,14 @@ impl LockState {
     /// The grant is for `first` (if there is none, for the next waiter) and for other waiters of
     /// the same holder. A shared grant is for all waiters.
     pub(super) fn reject_others(&mut self, first: Option<&Waiter>, now: Instant) -> Answers {
-        let first = first.map(|waiter| (waiter.id, waiter.request.holder));
-        let first = first.or_else(|| self.next(now).map(|waiter| (waiter.id, waiter.request.holder)));
+        let first = first.map(|waiter| (waiter.request.id, waiter.request.options.holder));
+        let first = first.or_else(|| self.next(now).map(|waiter| (waiter.request.id, waiter.request.options.holder)));
         let is_shared = self.protocol.is_shared();
         let is_one = |waiter: &Waiter, (id, holder): (u64, Option<HolderId>)| {
-            waiter.id == id || (holder.is_some() && waiter.request.holder == holder)
+            waiter.request.id == id || (holder.is_some() && waiter.request.options.holder == holder)
         };
         let answers = self.reject_try_waiters_unless(|waiter| is_shared || first.is_some_and(|of| is_one(waiter, of)));
-        self.queue.iter().for_each(|waiter| waiter.status.set_busy());
+        self.queue.iter().for_each(|waiter| waiter.request.set_busy());
         answers
     }
 
@@ -161,7 +162,7 @@ impl Table {
         drop(state);
         send(answers);
         if let Some(work) = inline_task.and_then(|(_, inline_task)| inline_task.take()) {
-            self.spawn_background(work);
+            self.core.spawn_background(work);
         }
     }
 
@@ -186,20 +187,14 @@ impl Table {
     ///
     /// Afterwards the request is no longer a waiter. If a grant was already sent to the receiver,
     /// the grant is released when the receiver is dropped.
-    pub(super) fn cancel(
-        &self,
-        key: &LockId,
-        id: u64,
-        wait: (&RequestStatus, Instant),
-        receiver: &mut oneshot::Receiver<Answer>,
-    ) {
+    pub(super) fn cancel(&self, key: &LockId, request: &LocalRequest, receiver: &mut oneshot::Receiver<Answer>) {
         let mut state = self.state();
         // Close the receiver under the table's lock: code that reads the queue twice under that
         // lock must see the same waiters both times.
         receiver.close();
         let Some(lock) = state.locks.get_mut(key) else { return };
-        self.wait_ended(lock, wait, || self.now());
-        if lock.cancel(id) {
+        self.wait_ended(lock, request, || self.now());
+        if lock.cancel(request.id) {
             lock.notify_loop();
         }
         state.remove_if_idle(key);

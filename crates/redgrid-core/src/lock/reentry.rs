@@ -7,7 +7,6 @@ use super::acquire::{HoldGuard, PendingAcquire};
 use super::error::AcquireError;
 use super::hold::Hold;
 use super::protocol::{AcquireRequest, Holder, HolderId, LockKeys, LockProtocol};
-use super::shared::Placement;
 use super::table::{LockState, State, Table};
 
 impl Hold {
@@ -27,7 +26,7 @@ impl Table {
         state: &mut State,
         pending: &mut PendingAcquire,
     ) -> Result<Option<HoldGuard>, AcquireError> {
-        let (kind, keys, request) = (pending.kind, Arc::clone(&pending.key.keys), Arc::clone(&pending.request));
+        let (kind, keys, request) = (pending.kind, Arc::clone(&pending.key.keys), Arc::clone(&pending.request.options));
         let known = match request.holder.is_some() || Holder::current().is_some() {
             true => {
                 state.grants_of(kind.name(), &keys).find_map(|key| reenter(state.locks.get(&key)?, &request, &keys))
@@ -37,7 +36,7 @@ impl Table {
         // An exclusive hold is re-entered, even if the request converts another hold of the same
         // holder.
         if let Some(known) = known.filter(|_| pending.under.is_none() || !kind.is_shared()) {
-            return Ok(Some(HoldGuard::further(pending.client.clone(), known?)));
+            return Ok(Some(HoldGuard::further(pending.answer.client.clone(), known?)));
         }
         if kind.read_write().is_none() {
             return Ok(None);
@@ -46,30 +45,17 @@ impl Table {
             None => state.held_in_paired_mode(kind, &keys, &request)?,
             given => given,
         };
-        match self.place(state, kind, &keys, &request, under) {
-            Placement::Queue(key) => {
-                pending.key = key;
-                Ok(None)
-            }
-            Placement::Shared(hold) => Ok(Some(HoldGuard::first(pending.client.clone(), hold))),
-        }
+        let shared = self.place(state, pending, under);
+        Ok(shared.map(|hold| HoldGuard::first(pending.answer.client.clone(), hold)))
     }
 
-    /// Returns whether the holder holds the key, in either mode (reading or writing).
-    pub(crate) fn is_in(&self, kind: &dyn LockProtocol, keys: &Arc<LockKeys>, holder: HolderId) -> bool {
-        self.any_hold(kind, keys, |hold| hold.holder() == Some(holder))
-    }
-
-    /// Returns whether this client holds the key, in either mode (reading or writing).
-    pub(crate) fn holds_key(&self, kind: &dyn LockProtocol, keys: &Arc<LockKeys>) -> bool {
-        self.any_hold(kind, keys, |_| true)
-    }
-
-    fn any_hold(&self, kind: &dyn LockProtocol, keys: &Arc<LockKeys>, is_it: impl Fn(&Hold) -> bool) -> bool {
+    /// Returns whether the holder holds the key, in either mode (reading or writing). Without a
+    /// holder, returns whether this client holds it.
+    pub(crate) fn holds_key(&self, kind: &dyn LockProtocol, keys: &Arc<LockKeys>, holder: Option<HolderId>) -> bool {
         let state = self.state();
         let locks = state.all_of(kind, keys);
         let mut held = locks.iter().filter_map(|key| state.locks.get(key)).flat_map(|lock| lock.held());
-        held.any(|hold| is_it(hold))
+        held.any(|hold| holder.is_none() || hold.request.holder == holder)
     }
 }
 
@@ -84,7 +70,7 @@ pub(super) fn reenter(
 ) -> Option<Result<Arc<Hold>, AcquireError>> {
     let name = || keys.name.clone();
     if let Some(holder) = request.holder {
-        if let Some(hold) = lock.held().find(|hold| hold.holder() == Some(holder)) {
+        if let Some(hold) = lock.held().find(|hold| hold.request.holder == Some(holder)) {
             if !request.reenters {
                 return Some(Err(AcquireError::AlreadyHeld { name: name() }));
             }
@@ -97,7 +83,8 @@ pub(super) fn reenter(
         }
         // While a lost hold still has a guard, requests of its holder fail. When the last guard is
         // dropped, the holder can request the lock again.
-        let lost_by = |hold: &Arc<Hold>| hold.holder() == Some(holder) && !hold.is_released() && hold.is_guarded();
+        let lost_by =
+            |hold: &Arc<Hold>| hold.request.holder == Some(holder) && !hold.is_released() && hold.is_guarded();
         let mut former = lock.lost.iter().flat_map(|lost| lost.iter()).filter_map(std::sync::Weak::upgrade);
         if lock.holds.iter().any(lost_by) || former.any(|hold| lost_by(&hold)) {
             return Some(Err(AcquireError::Lost { name: name() }));
@@ -107,6 +94,6 @@ pub(super) fn reenter(
         return None;
     }
     let scope: HolderId = Holder::current()?.id();
-    let is_by_scope = lock.held().any(|hold| hold.holder() == Some(scope));
+    let is_by_scope = lock.held().any(|hold| hold.request.holder == Some(scope));
     is_by_scope.then(|| Err(AcquireError::WouldDeadlock { name: name() }))
 }

@@ -1,7 +1,6 @@
 //! Ends a hold when its last guard is dropped, and releases its lock.
 
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -9,11 +8,10 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::join;
 use redgrid_client::internal::{RequestOutcome, RetryPolicy, pinned};
-use redgrid_client::{Reply, ServerError};
+use redgrid_client::{Code, Reply, ServerError};
 use tokio::sync::oneshot;
 
 use super::acquire::{GRACE, HoldGuard};
-use super::cleanup::is_denied;
 use super::error::{LostReason, ReleaseError};
 use super::fairness::SubscriberCount;
 use super::hold::{Hold, ServerLease};
@@ -22,7 +20,7 @@ use super::table::{Answers, Busy, Table, send};
 use crate::author::ClientExt;
 use crate::clock::Instant;
 use crate::observe::{OpContext, OpSpan};
-use crate::unpolled::{BackgroundTask, InlineTask};
+use crate::unpolled::{BackgroundTask, InPlace, InlineTask};
 
 impl HoldGuard {
     /// Releases the hold and waits for the reply, but no longer than `response_timeout`.
@@ -47,28 +45,23 @@ impl HoldGuard {
     async fn release_and_wait(mut self) -> Result<(), ReleaseError> {
         self.armed = false;
         let name = self.hold.server_lease.keys.name.clone();
-        let (inline, mut receiver) = match self.table().drop_guard(&self.hold, self.is_first, true) {
+        let (task, receiver) = match self.table().drop_guard(&self.hold, self.is_first, true) {
             Dropped::Done => return Ok(()),
             Dropped::Lost(reason) => return Err(ReleaseError::Lost { name, reason }),
             Dropped::Last(release) => {
                 let (answer, receiver) = oneshot::channel();
-                self.table().spawn_background(self.table().release_task(release, None, Some(answer)));
+                self.table().core.spawn_background(self.table().release_task(release, None, Some(answer)));
                 (None, receiver)
             }
-            Dropped::Inline(inline_task, receiver) => {
-                (Some(InlineRelease(Arc::clone(self.table()), inline_task)), receiver)
-            }
+            Dropped::Inline(inline_task, receiver) => (Some(inline_task), receiver),
         };
         let core = &self.table().core;
         let until = core.clock.now() + core.settings.response_timeout + GRACE;
-        let mut outcome = poll_fn(|cx| match &inline {
-            Some(InlineRelease(_, inline_task)) if inline_task.poll(cx) => Poll::Pending,
-            _ => Pin::new(&mut receiver).poll(cx),
-        });
         // On a live connection, an inline request wakes its caller even if no reply arrives in
         // time. The caller sets a timer of its own only after that wake-up, because most replies
         // arrive earlier.
-        let wakes_itself = inline.is_some() && core.is_connected(&self.hold.server_lease.keys.key);
+        let wakes_itself = task.is_some() && core.is_connected(&self.hold.server_lease.keys.key);
+        let mut outcome = InPlace { client: self.client.clone(), receiver, task };
         let mut polled = false;
         let first = poll_fn(|cx| match outcome.poll_unpin(cx) {
             Poll::Ready(released) => Poll::Ready(Some(released)),
@@ -91,7 +84,7 @@ impl HoldGuard {
                 released
             }
         };
-        released.unwrap_or_else(|_| Err(ReleaseError::OutcomeUnknown { name, source: self.client.ended() }))
+        released.unwrap_or_else(|| Err(ReleaseError::OutcomeUnknown { name, source: self.client.ended() }))
     }
 }
 
@@ -100,24 +93,13 @@ impl Drop for HoldGuard {
         if self.armed
             && let Dropped::Last(release) = self.table().drop_guard(&self.hold, self.is_first, false)
         {
-            self.table().spawn_background(self.table().release_task(release, None, None));
+            self.table().core.spawn_background(self.table().release_task(release, None, None));
         }
     }
 }
 
 pub(super) fn op_context(hold: &Hold) -> OpContext<'_> {
     OpContext { labels: hold.server_lease.labels(), name: &hold.server_lease.keys.name }
-}
-
-/// A release that its caller polls inline. An early drop moves the release to a background task.
-struct InlineRelease(Arc<Table>, InlineTask);
-
-impl Drop for InlineRelease {
-    fn drop(&mut self) {
-        if let Some(work) = self.1.take() {
-            self.0.spawn_background(work);
-        }
-    }
 }
 
 /// The consequence of dropping one guard of a hold.
@@ -186,7 +168,7 @@ impl Table {
                 // The lease has ended by the local clock. On the server, the hold can last longer
                 // by the margin. So it is released.
                 let release = Release { id: None, server_lease, keep_until };
-                self.spawn_background(self.release_task(release, None, None));
+                self.core.spawn_background(self.release_task(release, None, None));
             }
             return Dropped::Lost(lost.unwrap_or(LostReason::Gone));
         };
@@ -217,7 +199,7 @@ impl Table {
             lock.inline_task = Some((server_lease, inline_task.clone()));
             Dropped::Inline(inline_task, receiver)
         } else if let Some(reason) = lost {
-            self.spawn_background(self.release_task(release, None, None));
+            self.core.spawn_background(self.release_task(release, None, None));
             Dropped::Lost(reason)
         } else {
             Dropped::Last(release)
@@ -246,9 +228,12 @@ impl Table {
                     let Released { result, subscribers } = table.release(&server_lease, keep_until, yields).await;
                     table.release_answered(id, &server_lease, subscribers);
                     table.note_released(&server_lease, &result);
-                    if result.as_ref().is_err_and(is_denied) {
+                    // A missing permission can still be granted before the lease ends.
+                    if let Err(ReleaseError::Refused { source, .. }) = &result
+                        && source.code() == Some(Code::NoPermission)
+                    {
                         let denied = Arc::clone(&table).release_denied(server_lease, keep_until);
-                        table.spawn_background(Box::pin(denied));
+                        table.core.spawn_background(Box::pin(denied));
                     }
                     result
                 }
@@ -275,8 +260,8 @@ impl Table {
             false => self.release_mode(server_lease, keep_until, yields),
         };
         let own = self.core.subscriptions.own_subscription(&server_lease.keys.channel);
-        // The number of a replica's subscribers is requested concurrently, so that the release does
-        // not wait for it. If waiters subscribe at the primary, no such request is needed.
+        // Subscribers at a replica are counted at the same time, so that the release is sent at
+        // once. If waiters subscribe at the primary, no such count is needed.
         let channel = (&server_lease.keys.channel, &server_lease.keys.key);
         let counting = match yields_to_others(server_lease.protocol) {
             true => self.core.subscriptions.replica_subscribers(&[channel]),

@@ -1,9 +1,9 @@
 //! The renewal loop for all locks of a client. It renews leases in batches, and ends holds.
 //!
-//! One timer serves all holds. One script renews up to 100 server leases. They have the same kind
-//! and durability and, in a cluster, the same hash slot. Only a confirmed renewal moves a deadline.
-//! A renewal that failed is retried until the deadline. If the server replies that a lease is not
-//! held, this process ends that lease at once.
+//! One timer serves all holds. One script renews up to 100 server leases. These server leases have
+//! the same kind and durability and, in a cluster, the same hash slot. Only a confirmed renewal
+//! moves a deadline. A renewal that failed is retried until the deadline. If the server replies
+//! that a lease is not held, this process ends that lease at once.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -52,7 +52,7 @@ impl Table {
                     break;
                 }
                 for group in self.grouped(batch) {
-                    self.spawn_background(Box::pin(Arc::clone(&self).renew(group)));
+                    self.core.spawn_background(Box::pin(Arc::clone(&self).renew(group)));
                 }
                 let resumes = self.now() + PACE;
                 tokio::time::sleep(PACE).await;
@@ -140,7 +140,7 @@ impl Table {
                 // The server may still have the lease, and no guard is left whose drop would
                 // release it.
                 let release = Release { id: None, server_lease: Arc::clone(server_lease), keep_until: Instant::MIN };
-                self.spawn_background(self.release_task(release, None, None));
+                self.core.spawn_background(self.release_task(release, None, None));
             } else if lives_on && reason == LostReason::Expired {
                 // Other holders may extend the lifetime of the key beyond this lease. Without a
                 // release, this holder field would stay on the server as long as the key.
@@ -281,11 +281,11 @@ impl Table {
         }
     }
 
-    /// Counts a failed renewal, and schedules the next one.
+    /// Records a failed renewal, and schedules the next one.
     fn try_again(&self, state: &mut State, server_leases: &[Arc<ServerLease>]) {
         let (now, response_timeout) = (self.now(), self.core.settings.response_timeout);
         for server_lease in server_leases {
-            count::renewal_failed(server_lease.labels());
+            state.record_failed_renewal(server_lease);
             let is_scheduled = state.schedule.get(server_lease.id).is_some();
             let is_needed = is_scheduled && !server_lease.is_over() && server_lease.is_renewed_at(now);
             let (lease, deadline) = (server_lease.lease(), server_lease.deadline());
@@ -313,7 +313,8 @@ impl Table {
         self.wake_renewal(&state.schedule);
     }
 
-    fn grouped(&self, mut server_leases: Vec<Arc<ServerLease>>) -> Vec<Vec<Arc<ServerLease>>> {
+    /// Groups server leases by kind, hash slot and durability.
+    pub(super) fn grouped(&self, mut server_leases: Vec<Arc<ServerLease>>) -> Vec<Vec<Arc<ServerLease>>> {
         let place = |server_lease: &Arc<ServerLease>| {
             (server_lease.protocol.name(), self.core.topology.slot(&server_lease.keys.key))
         };
@@ -323,12 +324,13 @@ impl Table {
     }
 }
 
-/// Returns the lease that a renewal sends: the full length of a renewed lease, zero for a fixed
-/// one.
+/// Returns the lease that a renewal requests. If renewals extend the lease, this is the full length
+/// of the lease. Otherwise this is zero: the server then only checks whether the lease is still
+/// held.
 ///
-/// Shared locks with a fixed lease are an exception: for them, the remaining time of the confirmed
-/// lease is sent. Other holders may have shortened the lifetime of the key, and the renewal
-/// restores it.
+/// Shared locks are an exception: instead of zero, the renewal requests the remaining time of the
+/// confirmed lease. Other holders may have shortened the lifetime of the key, and the renewal
+/// restores this lifetime.
 fn lease_to_send(server_lease: &ServerLease, now: Instant) -> Duration {
     let left = server_lease.deadline().since(now);
     match server_lease.protocol.is_shared() && !left.is_zero() {
@@ -358,8 +360,8 @@ impl Table {
             hold.end(None);
             return Due::NotTaken;
         }
-        if !hold.has_run_out(now) {
-            let deadline = hold.deadline_of_its_own();
+        if !hold.own_deadline.has_passed(now) {
+            let deadline = hold.own_deadline.at();
             return Due::At(if hold.is_offered() { deadline.min(hold.offered_until()) } else { deadline });
         }
         if hold.end(Some(LostReason::Expired)) {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use redgrid_client::report::HeldReport;
 
-use super::acquire::RequestStatus;
+use super::acquire::LocalRequest;
 use super::error::{LostReason, ReleaseError};
 use super::hold::{Hold, ServerLease};
 use super::table::{LockState, Table, Waiter};
@@ -28,7 +28,7 @@ impl LockState {
         // Cancelled waiters stay in the queue for a while: subtract them.
         let tasks = self.queue.len().saturating_sub(self.cancelled as usize);
         let mut first = self.queue.iter().take(MAX_CANCELLED).filter(|waiter| !waiter.answer.is_closed());
-        let since = first.next().or(self.queue.front()).map_or(gathered.now, |first: &Waiter| first.entered);
+        let since = first.next().or(self.queue.front()).map_or(gathered.now, |first: &Waiter| first.request.entered);
         gathered.add_waits((kind, name), tasks, since);
         if gathered.is_full {
             let is_read = self.protocol.read_write().is_some_and(|mode| mode.is_shared());
@@ -58,16 +58,10 @@ impl Hold {
 
 impl Table {
     /// Counts an ended wait in the contention statistics, if the task has waited for a taken lock.
-    /// The request entered the queue at `entered`.
-    pub(super) fn wait_ended(
-        &self,
-        lock: &mut LockState,
-        (status, entered): (&RequestStatus, Instant),
-        now: impl FnOnce() -> Instant,
-    ) {
-        if status.count_wait() && self.events.is_full_report() {
+    pub(super) fn wait_ended(&self, lock: &mut LockState, request: &LocalRequest, now: impl FnOnce() -> Instant) {
+        if request.count_wait() && self.events.is_full_report() {
             let now = now();
-            lock.waits.get_or_insert_default().add(now.since(entered), now);
+            lock.waits.get_or_insert_default().add(now.since(request.entered), now);
         }
     }
 

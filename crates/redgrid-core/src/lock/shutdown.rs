@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use redgrid_client::ClientStats;
 use redgrid_client::internal::RetryPolicy;
 
 use super::cleanup::BULK;
@@ -14,31 +15,22 @@ use crate::clock::Instant;
 use crate::unpolled::BackgroundTask;
 
 impl Table {
-    /// Returns whether the client is shutting down.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.state().closed
-    }
-
-    /// Returns, for tests and diagnosis, the number of locks that are held or waited for.
-    pub(crate) fn names(&self) -> usize {
-        self.state().locks.len()
-    }
-
-    /// Returns the number of server leases that are renewed or verified.
-    pub(crate) fn holds(&self) -> usize {
-        self.state().schedule.len()
-    }
-
-    pub(crate) fn waiting(&self) -> usize {
+    /// Returns the numbers of locks that are held or waited for, of server leases that are renewed
+    /// or verified, and of waiting requests.
+    pub(crate) fn stats(&self) -> ClientStats {
         let state = self.state();
-        state.locks.values().flat_map(|lock| &lock.queue).filter(|waiter| !waiter.answer.is_closed()).count()
+        let waiters = state.locks.values().flat_map(|lock| &lock.queue);
+        let waiting = waiters.filter(|waiter| !waiter.answer.is_closed()).count();
+        ClientStats { names: state.locks.len(), holds: state.schedule.len(), waiting, ..ClientStats::default() }
     }
 
     /// Returns the names of the locks with a server lease: those that are held, and those whose
     /// release was not answered yet. Locks with only forgotten holds are left out. Returns an empty
     /// list if the table is locked.
     pub(crate) fn held_names(&self) -> Vec<String> {
-        let Some(state) = self.try_state() else { return Vec::new() };
+        // The drop of a client's last handle calls this method: it can happen while the table is
+        // locked, and must not wait.
+        let Ok(state) = self.state.try_lock() else { return Vec::new() };
         let held = state.locks.values().filter(|lock| lock.server_lease.is_some() && !lock.is_forgotten());
         held.map(|lock| lock.keys.name.to_string()).collect()
     }
@@ -54,7 +46,7 @@ impl Table {
         let mut inline_tasks = Vec::new();
         for lock in state.locks.values_mut() {
             for waiter in std::mem::take(&mut lock.queue) {
-                self.release_position_of(lock, &waiter);
+                self.release_position_of(lock, &waiter.request);
                 waiting.push(waiter.answer);
             }
             self.take_out_served(lock);

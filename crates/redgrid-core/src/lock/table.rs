@@ -15,12 +15,12 @@ use redgrid_client::internal::{Core, shrink_if_sparse};
 use smallvec::SmallVec;
 use tokio::sync::{Notify, oneshot};
 
-use super::acquire::{HoldGuard, RequestStatus};
+use super::acquire::{HoldGuard, LocalRequest};
 use super::error::AcquireFailure;
 use super::fair::LocalPass;
 use super::fairness::{PendingYields, YieldPlan};
 use super::hold::{Hold, ServerLease};
-use super::holder_lookup::HolderLookup;
+use super::holder_lookup::HolderRead;
 pub(super) use super::lock_id::LockId;
 use super::phantoms::Phantoms;
 use super::protocol::{AcquireRequest, LockKeys, LockProtocol};
@@ -28,12 +28,12 @@ use super::shared::{GrantSet, SharedGrant};
 use crate::clock::Instant;
 use crate::introspection::{Contention, EventLog, Tally};
 use crate::lease::{Wakeup, handover_window};
-use crate::unpolled::{BackgroundTask, InlineTask, UnpolledRegistry};
+use crate::unpolled::{InlineTask, UnpolledRegistry};
 
 /// All locks that one client holds or waits for.
 pub(crate) struct Table {
     pub(super) core: Arc<Core>,
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
     pub(super) unpolled: Arc<UnpolledRegistry>,
     pub(super) events: Arc<EventLog>,
     /// The next wake-up of the renewal loop.
@@ -71,8 +71,8 @@ pub(super) struct State {
     pub(super) forced: HashMap<u64, Instant>,
     /// Statistics of ended waits for locks without a [`LockState`]: it was removed.
     pub(super) contention: Contention,
-    /// The last lookup of the holder, by key.
-    pub(super) holder_lookups: HashMap<Bytes, HolderLookup, foldhash::fast::RandomState>,
+    /// The last lookup of the holder with its start, by key.
+    pub(super) holder_lookups: HashMap<Bytes, (Instant, HolderRead), foldhash::fast::RandomState>,
     pub(super) closed: bool,
 }
 
@@ -275,15 +275,9 @@ impl LockState {
 }
 
 pub(super) struct Waiter {
-    pub(super) id: u64,
-    pub(super) request: Arc<AcquireRequest>,
+    pub(super) request: Arc<LocalRequest>,
     pub(super) client: Client,
     pub(super) answer: oneshot::Sender<Answer>,
-    pub(super) status: Arc<RequestStatus>,
-    /// When the task began to wait.
-    pub(super) entered: Instant,
-    /// When the waiter times out.
-    pub(super) until: Instant,
 }
 
 impl Waiter {
@@ -291,7 +285,7 @@ impl Waiter {
     ///
     /// A waiter that timed out stays queued until its caller polls it and receives the error.
     pub(super) fn is_live(&self, now: Instant) -> bool {
-        !self.answer.is_closed() && self.until > now
+        !self.answer.is_closed() && self.request.until > now
     }
 }
 
@@ -313,19 +307,14 @@ pub(super) fn send(answers: Answers) {
 
 impl Table {
     pub(crate) fn new(core: Arc<Core>, unpolled: Arc<UnpolledRegistry>, events: Arc<EventLog>) -> Arc<Table> {
-        let (state, alarm, next, attended) = (Mutex::default(), Wakeup::new(), AtomicU64::new(1), AtomicU64::new(0));
+        let (state, alarm, next, attended) =
+            (Mutex::default(), Wakeup::default(), AtomicU64::new(1), AtomicU64::new(0));
         let reads_holders = Arc::new(AtomicBool::new(true));
         Arc::new(Table { core, state, unpolled, events, alarm, next, attended, reads_holders })
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
-    /// Returns the state, or `None` if the table is locked. The drop of a client's last handle uses
-    /// this method: it can happen while the table is locked, and must not wait.
-    pub(super) fn try_state(&self) -> Option<MutexGuard<'_, State>> {
-        self.state.try_lock().ok()
     }
 
     pub(super) fn now(&self) -> Instant {
@@ -335,12 +324,6 @@ impl Table {
     /// Returns a number that is higher than all numbers that this method returned before.
     pub(crate) fn number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Spawns a background task. After the client has ended, the task is not run, and the remaining
-    /// holds end with their leases.
-    pub(crate) fn spawn_background(&self, work: BackgroundTask) {
-        self.core.spawn_background(work);
     }
 
     /// Returns the hand-over window: how long after a grant local tasks can hand the lock over.
@@ -370,7 +353,7 @@ impl Table {
         if std::mem::replace(&mut lock.loop_running, true) {
             lock.notify_loop();
         } else {
-            self.spawn_background(match lock.protocol.queue() {
+            self.core.spawn_background(match lock.protocol.queue() {
                 None => Box::pin(Arc::clone(self).wait_loop(key.clone())),
                 Some(_) => Box::pin(Arc::clone(self).fair_loop(key.clone())),
             });

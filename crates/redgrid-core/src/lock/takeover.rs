@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_client::internal::{Progress, RequestOutcome, RetryPolicy};
-use redgrid_client::{Client, ServerError};
+use redgrid_client::{Client, Request, ServerError};
 use tokio::sync::oneshot;
 
 use super::acquire::HoldGuard;
-use super::attempt::{GrantReply, InstallOutcome};
+use super::attempt::{GrantReply, NotInstalled};
 use super::cleanup::DeferredRelease;
 use super::error::{AcquireError, AcquireFailure, LostReason};
 use super::hold::{Hold, ServerLease};
@@ -66,7 +66,7 @@ impl Table {
             let (wanted, condition, name) = (request.clone(), from.clone(), target.name.clone());
             // The takeover runs in a background task: the caller's future may be dropped, and a
             // grant must not stay without an owner.
-            self.spawn_background(Box::pin(async move {
+            self.core.spawn_background(Box::pin(async move {
                 let _ = answer.send(table.take_over_for(client, kind, target, wanted, condition).await);
             }));
             // If the task ended without an answer, it may have sent its request all the same.
@@ -96,17 +96,18 @@ impl Table {
         let lease = request
             .server_lease(handover_window)
             .max(with_margin(LONGEST_WINDOW + self.core.settings.response_timeout));
+        let id = self.number();
+        let field = self.core.field(id);
+        let claim = HoldArgs { target: &target, field: &field, lease };
+        let call = kind.take_over(claim, &self.core.notice_prefix(), &from);
         let takeover = TakeoverRequest { kind, target, lease, from };
-        let (mut id, mut outcome) = self.send_takeover(&takeover).await;
-        let mut reply = parse_reply(&outcome);
-        if matches!(reply, AcquireReply::TooLate) && !outcome.was_retransmitted() {
-            (id, outcome) = self.send_takeover(&takeover).await;
-            reply = parse_reply(&outcome);
-        }
+        let until = self.now() + self.core.settings.patience();
+        let (policy, progress) = (RetryPolicy::Within(lease), Progress::default());
+        let (outcome, reply) = self.exchange_twice(call, until, policy, &progress).await;
         let (token, preempted) = match (reply, outcome.retransmission_ends) {
             // A retransmission finds only the hold of the first transmission. It cannot report
             // whether the first transmission preempted a holder, so a preemption is assumed.
-            (AcquireReply::Granted { token, preempted }, copies) => (token, preempted || copies.is_some()),
+            (AcquireReply::Granted { token, left }, copies) => (token, left > 0 || copies.is_some()),
             (AcquireReply::Busy { is_gone: true, .. }, None) => return Ok(Takeover::Free),
             (AcquireReply::Busy { .. }, None) => return Ok(Takeover::HeldByAnother),
             (AcquireReply::TooLate, None) => return Err(AcquireFailure::too_late_twice()),
@@ -123,7 +124,7 @@ impl Table {
                 });
             }
         };
-        let (lease, handover_ends) = (takeover.lease, outcome.sent + handover_window);
+        let handover_ends = outcome.sent + handover_window;
         let granted = GrantReply::by(&outcome, id, token, (lease, request.durability), handover_ends);
         let granted = if preempted { self.wait_out_previous(&takeover, granted).await? } else { granted };
         if let Err(error) = self.core.commit(&outcome, request.durability, &takeover.target.key).await {
@@ -138,15 +139,23 @@ impl Table {
         guard.map(Takeover::Done).ok_or_else(|| maybe_taken(AcquireFailure::ShuttingDown))
     }
 
-    async fn send_takeover(&self, takeover: &TakeoverRequest) -> (u64, RequestOutcome) {
-        let id = self.number();
-        let field = self.core.field(id);
-        let claim = HoldArgs { target: &takeover.target, field: &field, lease: takeover.lease };
-        let request = takeover.kind.take_over(claim, &self.core.notice_prefix(), &takeover.from);
-        let until = self.now() + self.core.settings.patience();
-        let persistence = RetryPolicy::Within(takeover.lease);
-        let outcome = self.core.exchange(request, until, persistence, &Progress::default()).await;
-        (id, outcome)
+    /// Sends a request. If it reaches the server too late, sends it once more.
+    pub(super) async fn exchange_twice(
+        &self,
+        request: Request,
+        until: Instant,
+        policy: RetryPolicy,
+        progress: &Progress,
+    ) -> (RequestOutcome, AcquireReply) {
+        let outcome = self.core.exchange(request.clone(), until, policy, progress).await;
+        match parse_reply(&outcome) {
+            AcquireReply::TooLate if !outcome.was_retransmitted() => {
+                let outcome = self.core.exchange(request, until, policy, progress).await;
+                let reply = parse_reply(&outcome);
+                (outcome, reply)
+            }
+            reply => (outcome, reply),
+        }
     }
 
     /// Waits until the former holder's hand-over window is over, and renews the grant.
@@ -236,7 +245,7 @@ impl Table {
         state.locks.entry(key.clone()).or_insert_with(|| Box::new(LockState::new(kind, target, now)));
         let wanted = state.shared(&request);
         match self.install_grant(&mut state, &key, &server_lease, sent) {
-            InstallOutcome::Ours { lock, schedule } => {
+            Ok((lock, schedule)) => {
                 let hold = self.create_hold((schedule, lock), &server_lease, (sent, now), wanted);
                 if keep_until != Instant::MIN {
                     // The hold was detached by a process that has already used it. So the lock
@@ -249,7 +258,7 @@ impl Table {
                 send(answers);
                 Some(grant)
             }
-            InstallOutcome::Superseded => {
+            Err(NotInstalled::Superseded) => {
                 // Another takeover ended this grant before it was installed here. Usually nothing
                 // is left to release. But if the server has lost data since that takeover, the
                 // acquire request of `wait_out_previous` may have taken the lock again. So the lock
@@ -265,7 +274,7 @@ impl Table {
                 self.leave_until(&server_lease, keep_until);
                 Some(HoldGuard::first(client, hold))
             }
-            InstallOutcome::Closed => {
+            Err(NotInstalled::Closed) => {
                 state.remove_if_idle(&key);
                 drop(state);
                 self.leave_until(&server_lease, keep_until);

@@ -96,11 +96,6 @@ impl WaitLoop {
         });
     }
 
-    /// Returns whether the yield is over: every other waiting process has had the lock.
-    fn yield_is_over(&mut self, message_count: Option<u64>) -> bool {
-        self.yield_plan.as_mut().is_none_or(|plan| plan.is_over(message_count))
-    }
-
     /// Ends the yield. Returns the number of subscribers and the number of those that acquired
     /// nothing; `None` if there was no yield, or if these numbers are not known.
     fn end_yield(&mut self, message_count: Option<u64>) -> Option<(u64, u64)> {
@@ -141,7 +136,7 @@ impl Table {
         let lock = state.locks.get_mut(&key)?;
         let changed = lock.changed();
         let announces = lock.protocol.read_write().and_then(ReadWriteMode::announces_every);
-        let backoff = lock.queue.front().and_then(|first| first.request.backoff);
+        let backoff = lock.queue.front().and_then(|first| first.request.options.backoff);
         Some(WaitLoop {
             key,
             changed,
@@ -225,8 +220,11 @@ impl Table {
         wait_loop.watch(&self.core.subscriptions);
         self.evict_expired_holders(wait_loop).await;
         loop {
-            if wait_loop.yield_plan.is_some() && wait_loop.yield_is_over(self.message_count(&wait_loop.key)) {
-                if let Some((listeners, missing)) = wait_loop.end_yield(self.message_count(&wait_loop.key)) {
+            let is_yielding = wait_loop.yield_plan.is_some();
+            let message_count = if is_yielding { self.message_count(&wait_loop.key) } else { None };
+            if wait_loop.yield_plan.as_mut().is_some_and(|plan| plan.is_over(message_count)) {
+                // Every other waiting process has had the lock.
+                if let Some((listeners, missing)) = wait_loop.end_yield(message_count) {
                     self.state().phantoms.yield_ended(&wait_loop.key, listeners, missing, self.now());
                 }
                 wait_loop.quiet_yields = 0;

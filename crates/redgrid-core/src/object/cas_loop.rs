@@ -33,8 +33,8 @@ pub struct CasLoop {
     /// left, and rarely ends with an unknown outcome.
     last: Instant,
     lost: u32,
-    /// The stored value, if it is known. The reply to the last failed attempt contained it, or the
-    /// task that had the previous turn has stored it. `Some(None)` means that no value is stored.
+    /// The stored value, if it is known: from the reply to the last failed attempt, or from the
+    /// task that had the previous turn. `Some(None)` means that no value is stored.
     reported: Option<Option<Bytes>>,
     turn: Option<UpdateTurn>,
 }

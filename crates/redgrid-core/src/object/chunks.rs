@@ -1,11 +1,10 @@
 //! Splits many keys or values into chunks.
 
-/// Maximum number of items in one command. It is limited because the server does nothing else while
-/// it executes a command.
+/// Maximum number of items in one command. While a server executes a command, it does nothing else.
 const MAX_ITEMS: usize = 500;
 
-/// Approximate maximum size of a command in bytes. It is limited because client and server keep the
-/// whole command in memory.
+/// Approximate maximum size of a command in bytes. Client and server keep the whole command in
+/// memory.
 const MAX_BYTES: usize = 4 << 20;
 
 /// Splits `all` into chunks. A chunk ends after 500 items, or after the item with which it reaches

@@ -5,9 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use redgrid_client::{BulkScript, FromReply, Reply, Request, ServerError};
 
+use super::set_ttl::check_lifetime;
 use super::{CasLoop, Inner, Object, ObjectError};
 use crate::into_future;
-use crate::lifetime::{LIFETIMES, LIFETIMES_EXPECTED};
 
 static DUMP: BulkScript = BulkScript::new("object/dump", include_str!("scripts/dump.lua"));
 static RESTORE: BulkScript = BulkScript::new("object/restore", include_str!("scripts/restore.lua"));
@@ -160,17 +160,14 @@ impl Restore {
 
     async fn execute(self) -> Result<bool, ObjectError> {
         let inner = self.object.inner()?;
-        let invalid =
-            |option, expected: String, got: String| ObjectError::invalid_argument(&inner.name, option, expected, got);
-        let lifetime = match self.lifetime {
-            Some(lifetime) if !LIFETIMES.contains(&lifetime) => {
-                return Err(invalid("lifetime", LIFETIMES_EXPECTED.into(), format!("{lifetime:?}")));
-            }
-            lifetime => lifetime.map_or(0, |lifetime| i64::try_from(lifetime.as_millis()).unwrap_or(i64::MAX)),
-        };
+        if let Some(lifetime) = self.lifetime {
+            check_lifetime(&inner.name, lifetime)?;
+        }
+        let lifetime = self.lifetime.map_or(0, |lifetime| i64::try_from(lifetime.as_millis()).unwrap_or(i64::MAX));
         let (parts, keys) = (self.dump.0.len(), inner.keys.len());
         if parts != keys {
-            return Err(invalid("dump", format!("{keys} parts, one for each key"), parts.to_string()));
+            let expected = format!("{keys} parts, one for each key");
+            return Err(ObjectError::invalid_argument(&inner.name, "dump", expected, parts));
         }
         let snapshot = Snapshot { dump: self.dump, lifetimes: vec![lifetime; keys], ends: Vec::new() };
         let overwrite = if self.replaces { Overwrite::Any } else { Overwrite::Free };

@@ -102,8 +102,8 @@ static PREFIXES: LazyLock<Vec<Prefix>> = LazyLock::new(|| {
 /// `timeout` stores the leases of a semaphore, or the subscribers of a reliable topic. `value` and
 /// `permits` store the available and the taken permits of a rate limiter. `allocation` stores the
 /// block size of an id generator, and `config` the configuration of a Bloom filter. Such a key can
-/// also be the name of another object. So the data types of this key and of the key `name` decide
-/// whether this key is a companion.
+/// also be the name of another object. So the data types and the contents of this key and of the
+/// key `name` decide whether this key is a companion.
 pub const COMPANION_SUFFIXES: [&str; 5] = ["timeout", "value", "permits", "allocation", "config"];
 
 /// Index of `config` in [`COMPANION_SUFFIXES`]. The key with this suffix stores the configuration
@@ -112,9 +112,9 @@ pub const FILTER_CONFIG: usize = 4;
 
 /// Returns the keys that an object with this name can have. The [`primary_keys`] come first.
 ///
-/// The list covers all types of objects, so most of its keys do not exist. It omits three groups:
-/// the [`suffixed_companions`], the keys that also contain an id, and the keys that outlive the
-/// object.
+/// The list covers all types of objects, so most of its keys do not exist. The list omits three
+/// groups: the [`suffixed_companions`], the keys that also contain an id, and the keys that outlive
+/// the object.
 pub fn owned_keys(key: &[u8]) -> Vec<Bytes> {
     let suffixed_companions = suffixed_companions(key);
     let all = ALL.iter().flat_map(|kind| (kind.keys)(key)).filter(|own| !suffixed_companions.contains(own));
@@ -158,9 +158,10 @@ pub fn owner_of(key: &[u8]) -> Option<(Bytes, OnDelete)> {
         return Some((Bytes::copy_from_slice(key), OnDelete::Keep));
     }
     let (object, on_delete) = by_shape(key)?;
-    // `object` may itself be a companion of another object, which then is no companion. Two
-    // examples: `object` is an entry gate, and `key` belongs to the queue of this gate; or `object`
-    // is a key of an adder's round, and `key` stores a reply for it.
+    // `object` may itself be a companion of another object. In that case the other object is
+    // returned. First example: `object` is the entry gate of a read-write lock, and `key` belongs
+    // to the queue of this gate. Second example: `object` is a key of an adder's round, and `key`
+    // stores a reply for that round.
     let of_round =
         || by_id(&object).filter(|_| on_delete == OnDelete::Keep).map(|candidate| (candidate.object, on_delete));
     match by_shape(&object).or_else(of_round) {
@@ -170,32 +171,32 @@ pub fn owner_of(key: &[u8]) -> Option<(Bytes, OnDelete)> {
     }
 }
 
-/// An object to which a key may belong. The key may instead be the name of another object, so the
-/// `evidence` must be checked on the server.
+/// An object to which the examined key may belong. The examined key may instead be the name of
+/// another object, so the `evidence` must be checked on the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 // Not `#[non_exhaustive]`: only implementations of object types use it.
 pub struct MaybeOwned {
     /// The key of the object.
     pub object: Bytes,
-    /// The condition under which the key belongs to the object.
+    /// The condition under which the examined key belongs to the object.
     pub evidence: Evidence,
 }
 
-/// The condition under which a key belongs to an object.
+/// The condition under which an examined key belongs to an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 // Not `#[non_exhaustive]`: only implementations of object types use it.
 pub enum Evidence {
-    /// The key of the object and the possible companion have the data types that fit the suffix at
-    /// this index of [`COMPANION_SUFFIXES`].
+    /// The object's key and the examined key must have certain data types and, for some types,
+    /// certain contents. The required types and contents depend on the suffix with this index in
+    /// [`COMPANION_SUFFIXES`].
     Types(usize),
-    /// The key in this variant exists.
+    /// A third key must exist: the one in this variant.
     Exists(Bytes),
-    /// The object is a multimap. The possible companion then stores the values of one multimap key.
+    /// The object must be a multimap. The examined key then stores the values of one multimap key.
     Multimap,
 }
 
-/// Returns the object to which this key may belong as a companion, and the condition under which it
-/// does.
+/// Returns the object to which this key may belong as a companion, and the condition to be checked.
 pub fn possible_owner(key: &[u8]) -> Option<MaybeOwned> {
     if key.len() > MAX_KEY_LEN {
         return None;

@@ -44,20 +44,11 @@ pub fn list_cursor(key: &[u8]) -> Bytes {
     [b"__redisson_list_cursor_", &*tagged(key)].concat().into()
 }
 
-/// Returns the keys of a fair lock's queue.
-fn fair_lock_queue(key: &[u8]) -> [Bytes; 3] {
-    ["redisson_lock_queue", "redisson_lock_timeout", "redgrid_fair"].map(|prefix| companion(prefix, key))
-}
-
-/// Returns the keys of a fair semaphore's queue.
-fn semaphore_queue(key: &[u8]) -> [Bytes; 2] {
-    ["redgrid_semaphore_line", "redgrid_semaphore_living"].map(|prefix| companion(prefix, key))
-}
-
 /// Returns the keys of a fair lock, including those of its queue. A fair lock serves its waiters in
 /// the order of arrival.
 pub fn fair_lock(key: &[u8]) -> Vec<Bytes> {
-    alone(key).into_iter().chain(fair_lock_queue(key)).collect()
+    let queue = ["redisson_lock_queue", "redisson_lock_timeout", "redgrid_fair"];
+    alone(key).into_iter().chain(queue.map(|prefix| companion(prefix, key))).collect()
 }
 
 /// Returns the key of a fenced lock's token counter.
@@ -85,7 +76,8 @@ pub fn election(key: &[u8]) -> Vec<Bytes> {
 
 /// Returns the keys of a semaphore, whether or not its permits have leases.
 pub fn permit_expirable_semaphore(key: &[u8]) -> Vec<Bytes> {
-    [Bytes::copy_from_slice(key), suffixed(key, "timeout")].into_iter().chain(semaphore_queue(key)).collect()
+    let [queue, living] = ["redgrid_semaphore_line", "redgrid_semaphore_living"].map(|prefix| companion(prefix, key));
+    vec![Bytes::copy_from_slice(key), suffixed(key, "timeout"), queue, living]
 }
 
 /// Returns the keys of a latch: its count, and its generation.
@@ -106,7 +98,7 @@ pub fn rate_limiter(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), suffixed(key, "value"), suffixed(key, "permits")]
 }
 
-/// Returns the keys of an object that stores nothing under the plain name. They are
+/// Returns the keys of an object that stores nothing under the plain name. The keys are
 /// `redgrid_<object>:{name}`, and `redgrid_<object>_<suffix>:{name}` for each suffix.
 fn with_prefix(object: &str, suffixes: &[&str], key: &[u8]) -> Vec<Bytes> {
     let key_of = |suffix: &&str| companion(&format!("redgrid_{object}_{suffix}"), key);

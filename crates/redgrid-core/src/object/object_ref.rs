@@ -51,7 +51,7 @@ impl ObjectRef {
         self.key.as_ref().ok().map(|(name, _)| name)
     }
 
-    /// Returns the [`Object`] with the keys of `layout`. It has the operations that all types of
+    /// Returns the [`Object`] with the keys of `layout`, for the operations that all types of
     /// objects share.
     pub fn object(&self, layout: Layout) -> Object {
         Object::with_layout(&self.client, self.key.clone().map(|(name, _)| name), layout)
@@ -241,8 +241,8 @@ impl ObjectRef {
 
     /// Decodes a value with `codec`.
     ///
-    /// If decoding fails, `field` is called for the error message. It returns the position of the
-    /// value in the object, or `None` if the object has a single value.
+    /// If decoding fails, `field` is called for the error message. The function `field` returns the
+    /// position of the value in the object, or `None` if the object has a single value.
     ///
     /// # Errors
     ///
@@ -258,8 +258,4 @@ impl ObjectRef {
     }
 }
 
-impl fmt::Debug for ObjectRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ObjectRef").field("name", &self.name()).finish_non_exhaustive()
-    }
-}
+crate::debug_fields!(ObjectRef, |it| name: it.name());

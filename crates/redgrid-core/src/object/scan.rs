@@ -2,7 +2,6 @@
 //! consumed.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -189,12 +188,4 @@ impl<T> Stream for Scan<T> {
 
 impl<T> Unpin for Scan<T> {}
 
-impl<T> fmt::Debug for Scan<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let position = &self.pages.position;
-        f.debug_struct("Scan")
-            .field("name", &position.object_ref.name())
-            .field("at", &position.at)
-            .finish_non_exhaustive()
-    }
-}
+crate::debug_fields!([T] Scan<T>, |it| name: it.pages.position.object_ref.name(), at: it.pages.position.at);

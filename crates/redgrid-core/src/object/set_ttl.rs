@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
-use super::ObjectError;
+use crate::failure::Failure;
 use crate::lifetime::{LIFETIMES, LIFETIMES_EXPECTED, TIMES_EXPECTED, describe_time, unix_millis};
 use crate::name::Name;
 
@@ -28,33 +28,15 @@ impl SetTtl {
     ///
     /// # Errors
     ///
-    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if the lifetime is out of
-    /// range.
-    pub fn options(self, name: &Name) -> Result<Vec<Bytes>, ObjectError> {
-        self.as_options().map_err(|invalid| invalid.into_error(name))
-    }
-
-    pub(crate) fn as_options(self) -> Result<Vec<Bytes>, InvalidLifetime> {
+    /// [`Failure::InvalidArgument`] if the lifetime is out of range.
+    pub fn options(self, name: &Name) -> Result<Vec<Bytes>, Failure> {
         Ok(match self {
             SetTtl::None => Vec::new(),
             SetTtl::Keep => vec!["KEEPTTL".into()],
-            SetTtl::For(lifetime) => vec!["PX".into(), checked_millis(lifetime)?],
+            SetTtl::For(lifetime) => vec!["PX".into(), millis(name, lifetime)?],
             // SET refuses the time 0. So the time 1 is sent instead, which is in the past as well.
-            SetTtl::Until(at) => vec!["PXAT".into(), checked_unix_time(at)?.max(1).to_string().into()],
+            SetTtl::Until(at) => vec!["PXAT".into(), unix_time(name, at)?.max(1).to_string().into()],
         })
-    }
-}
-
-/// A lifetime that is out of range.
-pub(crate) struct InvalidLifetime {
-    pub(crate) expected: &'static str,
-    pub(crate) got: String,
-}
-
-impl InvalidLifetime {
-    fn into_error(self, name: &Name) -> ObjectError {
-        let InvalidLifetime { expected, got } = self;
-        ObjectError::invalid_argument(name, "lifetime", expected, got)
     }
 }
 
@@ -62,24 +44,20 @@ impl InvalidLifetime {
 ///
 /// # Errors
 ///
-/// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if it is not between 1 ms and 3650
-/// days.
-pub fn millis(name: &Name, lifetime: Duration) -> Result<Bytes, ObjectError> {
-    checked_millis(lifetime).map_err(|invalid| invalid.into_error(name))
+/// [`Failure::InvalidArgument`] if `lifetime` is not between 1 ms and 3650 days.
+pub fn millis(name: &Name, lifetime: Duration) -> Result<Bytes, Failure> {
+    check_lifetime(name, lifetime)?;
+    Ok(lifetime.as_millis().to_string().into())
 }
 
-/// Returns the time `at` in milliseconds since 1970.
-pub(super) fn unix_time(name: &Name, at: SystemTime) -> Result<u128, ObjectError> {
-    checked_unix_time(at).map_err(|invalid| invalid.into_error(name))
-}
-
-fn checked_millis(lifetime: Duration) -> Result<Bytes, InvalidLifetime> {
+pub(crate) fn check_lifetime(name: &Name, lifetime: Duration) -> Result<(), Failure> {
     match LIFETIMES.contains(&lifetime) {
-        true => Ok(lifetime.as_millis().to_string().into()),
-        false => Err(InvalidLifetime { expected: LIFETIMES_EXPECTED, got: format!("{lifetime:?}") }),
+        true => Ok(()),
+        false => Err(Failure::invalid_argument(name, "lifetime", LIFETIMES_EXPECTED, format!("{lifetime:?}"))),
     }
 }
 
-fn checked_unix_time(at: SystemTime) -> Result<u128, InvalidLifetime> {
-    unix_millis(at).ok_or_else(|| InvalidLifetime { expected: TIMES_EXPECTED, got: describe_time(at) })
+/// Returns the time `at` in milliseconds since 1970.
+pub(super) fn unix_time(name: &Name, at: SystemTime) -> Result<u128, Failure> {
+    unix_millis(at).ok_or_else(|| Failure::invalid_argument(name, "lifetime", TIMES_EXPECTED, describe_time(at)))
 }

@@ -13,7 +13,8 @@ static MOVE: BulkScript = BulkScript::new("object/move", include_str!("scripts/m
 static DELETE_IF_SAME: BulkScript =
     BulkScript::new("object/delete_if_same", include_str!("scripts/delete_if_same.lua"));
 
-/// Prefix of the key of a rename's receipt. The receipt says where the object was moved to.
+/// Prefix of the key of a rename's receipt. For a while after a rename, the receipt says where the
+/// object was moved to.
 const RECEIPT_PREFIX: &str = "redgrid_renamed";
 
 impl Object {
@@ -57,19 +58,16 @@ impl Inner {
         let other = Inner { primary_keys: self.primary_keys, ..other };
         let (own_keys, other_keys) = (self.all_keys(), other.all_keys());
         if own_keys[0] != other_keys[0] && own_keys.iter().any(|key| other_keys.contains(key)) {
-            return Err(ObjectError::invalid_argument(
-                &self.name,
-                "name",
-                "a name that shares no keys with this object",
-                to,
-            ));
+            let expected = "a name that shares no keys with this object";
+            return Err(ObjectError::invalid_argument(&self.name, "name", expected, to));
         }
         Ok(other)
     }
 
     /// Returns whether one script can access the keys of both objects.
     ///
-    /// Outside a cluster, it always can. Keys with the same hash tag share a slot in every cluster.
+    /// Outside a cluster, a script can access all keys. Keys with the same hash tag share a slot in
+    /// every cluster.
     fn is_same_slot(&self, other: &Inner) -> bool {
         let (own, other) = (&self.keys[0], &other.keys[0]);
         same_slot(own, other) || self.client.slot(own) == self.client.slot(other)
@@ -79,19 +77,16 @@ impl Inner {
     async fn move_in_slot(&self, command: &'static str, to: &Inner, replaces: bool) -> Result<bool, ObjectError> {
         let keys = self.all_keys().into_iter().chain(to.all_keys());
         let own_count = i64::try_from(self.keys.len()).unwrap_or(i64::MAX);
-        match self
-            .change::<i64>(
-                MOVE.with(keys).arg(command).int(replaces.into()).int(own_count).int(self.primary_key_count()),
-            )
-            .await?
-        {
+        let request = MOVE.with(keys).arg(command).int(replaces.into()).int(own_count).int(self.primary_key_count());
+        match self.change::<i64>(request).await? {
             -1 => Err(self.absent()),
             done => Ok(done == 1),
         }
     }
 
-    /// Returns the request that deletes this object if it is unchanged. In a rename to another
-    /// slot, this object is the original or the copy.
+    /// Returns the request that deletes this object if it is unchanged.
+    ///
+    /// A rename to another slot deletes the original in this way, or the copy if the rename fails.
     ///
     /// The object counts as unchanged if its contents have the SHA-1s `shas`. If `ends` are given,
     /// the lifetimes of its keys must also end at these times. If a `receipt` is given, it is
@@ -119,8 +114,6 @@ impl Inner {
         ObjectError::Absent { name: self.name.clone() }
     }
 
-    /// Returns the key of the receipt. For a while after a rename, the receipt says where the
-    /// object was moved to.
     fn receipt_key(&self) -> Bytes {
         companion(RECEIPT_PREFIX, &self.keys[0])
     }
@@ -130,9 +123,9 @@ impl Inner {
         let mut cas_loop = CasLoop::new(&self.client, &self.name);
         let mut written: Option<(Snapshot, Vec<Bytes>)> = None;
         let former: Option<Bytes> = cas_loop.read(Request::command("GET").key(self.receipt_key())).await?;
-        // The receipt says to which key this rename moved the object. It is stored when the
-        // original is deleted. The receipt of an earlier rename from the same old name may still be
-        // stored (`former`). Each receipt is unique, so the two differ.
+        // The receipt says to which key this rename moved the object. The receipt is stored when
+        // the original is deleted. The receipt of an earlier rename from the same old name may
+        // still be stored (`former`). Each receipt is unique, so the two differ.
         let receipt: Bytes = [&to.keys[0][..], format!("\0{:016x}", fastrand::u64(..)).as_bytes()].concat().into();
         loop {
             let Some(snapshot) = self.take_snapshot(&cas_loop).await? else {
@@ -161,10 +154,8 @@ impl Inner {
                 return if replaces { Err(cas_loop.contended()) } else { Ok(false) };
             }
             let shas = reply[1..].to_vec();
-            if cas_loop
-                .change(self.delete_request(&snapshot, &local_shas(&snapshot), Some(&snapshot.ends), Some(&receipt)))
-                .await?
-            {
+            let (own_shas, ends) = (local_shas(&snapshot), Some(&snapshot.ends[..]));
+            if cas_loop.change(self.delete_request(&snapshot, &own_shas, ends, Some(&receipt))).await? {
                 return Ok(true);
             }
             written = Some((snapshot, shas));

@@ -6,10 +6,11 @@
 //! polled again, the update continues without a turn.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_client::internal::Mutex;
 use redgrid_client::{Client, ServerError};
 use tokio::sync::Notify;
 
@@ -24,7 +25,7 @@ const MIN_SILENCE: Duration = Duration::from_millis(100);
 /// never shorter than [`MIN_SILENCE`], and never longer than the response timeout.
 const SILENCE_ROUND_TRIPS: u32 = 8;
 
-/// Time limit for a woken update to start its turn: 10 ms. After that, it loses the turn.
+/// Time limit for a woken update to start its turn: 10 ms. After that, the update loses its turn.
 const START_TIMEOUT: Duration = Duration::from_millis(10);
 
 /// The turns of a client's updates of one object, or of one part of an object. All handles of the
@@ -32,6 +33,7 @@ const START_TIMEOUT: Duration = Duration::from_millis(10);
 #[derive(Default)]
 pub(super) struct UpdateTurns(Mutex<State>);
 
+#[derive(Default)]
 struct State {
     /// The waiting updates, in FIFO order. The queue is empty while no update has a turn.
     waiting: VecDeque<(u64, Arc<Notify>)>,
@@ -53,24 +55,7 @@ struct Turn {
     last_active: Instant,
 }
 
-impl Default for State {
-    fn default() -> Self {
-        State {
-            waiting: VecDeque::new(),
-            turn: None,
-            last_id: 0,
-            last_reply: Instant::MIN,
-            round_trip: Duration::ZERO,
-            last_value: None,
-        }
-    }
-}
-
 impl UpdateTurns {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
     /// Waits for the turn of a new update, until `limit`. Fails earlier if the updates before it
     /// receive no reply for `response_timeout × (retries + 1)`.
     pub(super) async fn wait_for_turn(
@@ -80,12 +65,12 @@ impl UpdateTurns {
     ) -> Result<UpdateTurn, ServerError> {
         let (clock, wake) = (client.clock(), Arc::new(Notify::new()));
         let queued_at = clock.now();
-        let id = self.state().new_id();
+        let id = self.0.lock().new_id();
         let mut turn = UpdateTurn { turns: Arc::clone(&self), client: client.clone(), id, last_value: None };
         let mut is_queued = false;
         loop {
             let retry_at = {
-                let mut state = self.state();
+                let mut state = self.0.lock();
                 let now = clock.now();
                 let Err(retry_at) = state.try_start(turn.id, now, client.response_timeout()) else {
                     // The value is used only if the request to store it was sent after this update
@@ -166,7 +151,7 @@ pub(super) struct UpdateTurn {
 impl UpdateTurn {
     /// Records that a request of this update was answered. The request was sent at `sent`.
     pub(super) fn record_reply(&self, sent: Instant) {
-        let (mut state, now) = (self.turns.state(), self.client.clock().now());
+        let (mut state, now) = (self.turns.0.lock(), self.client.clock().now());
         (state.last_reply, state.round_trip) = (now, now.since(sent));
         if let Some(turn) = state.turn.as_mut().filter(|turn| turn.owner == self.id) {
             turn.last_active = now;
@@ -176,7 +161,7 @@ impl UpdateTurn {
     /// Records the value that this update stored, for the next update. `since` is the instant at
     /// which the request to store it was sent.
     pub(super) fn record_value(&self, value: Bytes, since: Instant) {
-        let mut state = self.turns.state();
+        let mut state = self.turns.0.lock();
         if state.turn.as_ref().is_some_and(|turn| turn.owner == self.id) {
             state.last_value = Some((value, since));
         }
@@ -185,7 +170,7 @@ impl UpdateTurn {
 
 impl Drop for UpdateTurn {
     fn drop(&mut self) {
-        self.turns.state().leave(self.id, self.client.clock().now());
+        self.turns.0.lock().leave(self.id, self.client.clock().now());
     }
 }
 
@@ -204,7 +189,7 @@ mod tests {
     }
 
     fn state() -> State {
-        UpdateTurns::default().0.into_inner().unwrap()
+        State::default()
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! label `family` groups names instead. It is a constant of the program, such as `orders` in
 //! `lock.family("orders")`. docs/operating/observability.md is the guide.
 
+mod caller;
 pub(crate) mod count;
 #[cfg(not(feature = "metrics"))]
 mod disabled;
@@ -20,6 +21,7 @@ mod table;
 
 pub use self::table::METRICS;
 pub use self::table::fleet::{self, FLEET_METRICS};
+pub(crate) use caller::{CallerSpan, HoldSpan};
 pub(crate) use operation::{OpContext, OpSpan, Outcome};
 
 /// A metric.

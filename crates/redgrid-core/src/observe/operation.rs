@@ -1,6 +1,7 @@
 //! The span of one user operation, and its metrics. If the features `metrics` and `tracing` are
 //! both off, the future of an operation runs unchanged.
 
+use super::caller::CallerSpan;
 use super::count::Labels;
 use crate::clock::{Clock, Instant};
 use crate::failure::Failure;
@@ -34,6 +35,10 @@ pub(crate) trait Outcome {
     fn token(&self) -> Option<u64> {
         None
     }
+
+    /// Records in the grant, if there is one, the span of its caller.
+    #[cfg_attr(not(any(feature = "metrics", feature = "tracing")), allow(dead_code, reason = "for spans"))]
+    fn set_caller(&self, _: CallerSpan, _: Labels) {}
 }
 
 impl Outcome for Result<Option<HoldGuard>, AcquireError> {
@@ -47,6 +52,12 @@ impl Outcome for Result<Option<HoldGuard>, AcquireError> {
 
     fn token(&self) -> Option<u64> {
         self.as_ref().ok()?.as_ref().map(|grant| grant.token().get())
+    }
+
+    fn set_caller(&self, caller: CallerSpan, _: Labels) {
+        if let Ok(Some(grant)) = self {
+            grant.set_caller(caller);
+        }
     }
 }
 
@@ -63,6 +74,12 @@ impl Outcome for Result<Takeover, AcquireError> {
         match self {
             Ok(Takeover::Done(grant)) => Some(grant.token().get()),
             _ => None,
+        }
+    }
+
+    fn set_caller(&self, caller: CallerSpan, _: Labels) {
+        if let Ok(Takeover::Done(grant)) = self {
+            grant.set_caller(caller);
         }
     }
 }
@@ -105,6 +122,12 @@ impl Outcome for Result<Option<Permit>, permits::AcquireError> {
             Err(AcquireError::Closed { .. }) => "closed",
             Err(AcquireError::NotDurable { .. }) => "not_durable",
             Err(AcquireError::Failed(failure)) => failure.outcome(),
+        }
+    }
+
+    fn set_caller(&self, caller: CallerSpan, labels: Labels) {
+        if let Ok(Some(permit)) = self {
+            permit.set_caller(caller, labels);
         }
     }
 }
@@ -179,7 +202,7 @@ mod disabled {
 mod enabled {
     use super::super::count;
     use super::super::span::Span;
-    use super::{ACQUIRED, Clock, Instant, Labels, OpContext, Outcome};
+    use super::{ACQUIRED, CallerSpan, Clock, Instant, Labels, OpContext, Outcome};
 
     /// An operation in progress. Its outcome is recorded on drop, so a cancelled operation is
     /// recorded, too.
@@ -233,11 +256,23 @@ mod enabled {
             OpSpan { kind, span, outcome: "cancelled" }
         }
 
-        pub(crate) async fn instrument<F: Future<Output: Outcome>>(mut self, work: F) -> F::Output {
+        pub(crate) async fn instrument<T, E, F>(mut self, work: F) -> Result<T, E>
+        where
+            F: Future<Output = Result<T, E>>,
+            Result<T, E>: Outcome,
+        {
             let done = self.span.instrument(work).await;
             self.outcome = done.outcome();
+            if done.is_err() {
+                self.span.error(self.outcome);
+            }
             if let Some(token) = done.token() {
                 self.span.token(token);
+            }
+            if let OpKind::Acquire { labels, .. } | OpKind::Force { labels } = self.kind
+                && self.is_recorded()
+            {
+                done.set_caller(CallerSpan::current(), labels);
             }
             done
         }

@@ -15,10 +15,12 @@ macro_rules! span {
             tracing::info_span!(
                 target: "redgrid",
                 $name,
+                "otel.kind" = "client",
                 name = %$context.name,
                 kind = $context.labels.kind,
                 family = $context.labels.family,
                 outcome = Empty,
+                "error.type" = Empty,
                 token = Empty,
                 $($more = Empty,)*
             )
@@ -61,6 +63,12 @@ impl Span {
 
     pub(super) fn outcome(&self, outcome: &'static str) {
         self.0.record("outcome", outcome);
+    }
+
+    /// Records the outcome of an operation that has failed, under the name that OpenTelemetry has
+    /// for it.
+    pub(super) fn error(&self, outcome: &'static str) {
+        self.0.record("error.type", outcome);
     }
 
     /// Records the wait, in seconds.

@@ -123,7 +123,8 @@ pub mod fleet {
 
     metrics! {
         /// The metrics of the console (`redgrid console --metrics`), which it reads from the
-        /// servers. The labels `queue` and `semaphore` have only the names that an operator lists.
+        /// servers. The values of the labels `queue` and `semaphore` are names that the operator
+        /// lists.
         FLEET_METRICS of pub constants;
         NODE_UP Gauge "redgrid_fleet_node_up" ["node", "role"] ["primary", "replica"]
             "1 if the node answers the console, otherwise 0";
@@ -150,5 +151,7 @@ pub mod fleet {
             "time since the last complete search for locks ended; if there was none, since the console started";
         SCRAPE_SECONDS Gauge "redgrid_fleet_scrape_seconds" []
             "how long the console took to read these values";
+        COLLECTOR_SECONDS Counter "redgrid_fleet_collector_seconds_total" []
+            "time that the console's reads of the servers took, without the rests of its searches";
     }
 }

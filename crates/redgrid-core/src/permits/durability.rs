@@ -54,8 +54,7 @@ pub(super) struct LeaseConfirmation {
     pub(super) sent: Instant,
     /// Each lease, and its new deadline.
     pub(super) leases: Vec<(Arc<PermitLease>, Instant)>,
-    /// The extension that a caller has requested, if any. The leases that it concerns are at the
-    /// end of `leases`.
+    /// The extension that a caller has requested, if any. Its leases are at the end of `leases`.
     pub(super) extension: Option<Extension>,
 }
 
@@ -144,7 +143,7 @@ impl LocalSemaphore {
         apply: impl FnOnce(&Arc<Self>, &mut SemaphoreState, &Result<(), CommitError>) + Send + 'static,
     ) {
         let (semaphore, outcome) = (Arc::clone(self), Arc::clone(outcome));
-        self.registry.spawn_background(Box::pin(async move {
+        self.registry.core.spawn_background(Box::pin(async move {
             let mut committed = Ok(());
             for durability in durabilities {
                 if committed.is_ok() {

@@ -9,9 +9,9 @@ use redgrid_client::{Reply, Request, ServerError};
 
 use super::permit_set::{PermitId, PermitLease, millis};
 use super::semaphore_state::{Extension, PendingReturn};
+use super::waiter::LocalRequest;
 use crate::config::Durability;
 use crate::exactly_once::{self, IdempotentScript};
-use crate::label::Label;
 use crate::lease::{LeaseMode, with_margin};
 use crate::name::{InvalidName, Name, companion, suffixed};
 
@@ -108,14 +108,10 @@ impl SemaphoreKeys {
 
 /// A request for permits in an exchange.
 pub(super) struct RequestArgs {
-    /// The id of the request in this process.
-    pub(super) id: u64,
-    pub(super) count: u64,
+    pub(super) request: Arc<LocalRequest>,
     /// The position of the request in the server queue; empty if it has none.
     pub(super) position: Bytes,
-    pub(super) lease: Option<LeaseMode>,
     pub(super) ids: Vec<PermitId>,
-    pub(super) label: Option<Label>,
 }
 
 /// The check or renewal of a lease in an exchange.
@@ -192,10 +188,10 @@ impl Exchange {
         for position in &self.cancelled_positions {
             call = call.arg(position.clone());
         }
-        for request in &self.requests {
-            let lease = request.lease.map_or(0, |mode| millis(server_lease(mode)));
-            call = call.arg(text(request.count)).arg(request.position.clone()).int(lease);
-            for id in &request.ids {
+        for RequestArgs { request, position, ids } in &self.requests {
+            let lease = request.options.lease.map_or(0, |mode| millis(server_lease(mode)));
+            call = call.arg(text(request.options.permits)).arg(position.clone()).int(lease);
+            for id in ids {
                 call = call.arg(Bytes::copy_from_slice(id.as_bytes()));
             }
         }

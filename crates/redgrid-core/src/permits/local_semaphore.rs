@@ -1,12 +1,10 @@
 //! A semaphore in this process: its waiters, the permits it holds, and the permits to be returned.
 
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use redgrid_client::internal::Core;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 use super::error::{AcquireError, ReleaseError};
 use super::exchange::SemaphoreKeys;
@@ -60,60 +58,17 @@ impl DriverHandoff {
     /// If another caller polls the loop, moves it to a task. If the loop is new, returns it, for
     /// this caller to poll.
     pub(super) fn into_inline(self, registry: &SemaphoreRegistry) -> Option<InlineTask> {
-        self.to_background.and_then(|task| task.take()).into_iter().for_each(|work| registry.spawn_background(work));
+        self.to_background
+            .and_then(|task| task.take())
+            .into_iter()
+            .for_each(|work| registry.core.spawn_background(work));
         self.inline
     }
 
     /// Moves the loop to a task: a new loop, or a loop that another caller polls.
     pub(super) fn into_background(self, registry: &SemaphoreRegistry) {
         let inline = self.into_inline(registry);
-        inline.and_then(|task| task.take()).into_iter().for_each(|work| registry.spawn_background(work));
-    }
-}
-
-/// A future for a result that the loop of the semaphore sends. If no task runs the loop, polling
-/// this future also polls the loop.
-///
-/// If the future is dropped, a task continues the loop. The output is `None` if the loop ends
-/// without a result.
-pub(super) struct LoopResult<T> {
-    pub(super) receiver: oneshot::Receiver<T>,
-    inline_loop: Option<InlineTask>,
-    registry: Arc<SemaphoreRegistry>,
-}
-
-impl<T> LoopResult<T> {
-    pub(super) fn new(
-        registry: &Arc<SemaphoreRegistry>,
-        receiver: oneshot::Receiver<T>,
-        handoff: DriverHandoff,
-    ) -> Self {
-        LoopResult { receiver, inline_loop: handoff.into_inline(registry), registry: Arc::clone(registry) }
-    }
-}
-
-impl<T> Future for LoopResult<T> {
-    type Output = Option<T>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
-        if self.inline_loop.as_ref().is_some_and(|inline_loop| inline_loop.poll(cx)) {
-            // The receiver is not polled, because that would register this task to be woken when
-            // the result is sent. This wake-up would be needless: the task itself polls the loop
-            // that sends the result.
-            return match self.receiver.try_recv() {
-                Err(oneshot::error::TryRecvError::Empty) => Poll::Pending,
-                result => Poll::Ready(result.ok()),
-            };
-        }
-        Pin::new(&mut self.receiver).poll(cx).map(Result::ok)
-    }
-}
-
-impl<T> Drop for LoopResult<T> {
-    fn drop(&mut self) {
-        if let Some(work) = self.inline_loop.take().and_then(|inline_loop| inline_loop.take()) {
-            self.registry.spawn_background(work);
-        }
+        inline.and_then(|task| task.take()).into_iter().for_each(|work| registry.core.spawn_background(work));
     }
 }
 
@@ -130,15 +85,10 @@ pub(super) struct LocalSemaphore {
 }
 
 impl LocalSemaphore {
-    pub(super) fn new(
-        core: &Arc<Core>,
-        registry: &Arc<SemaphoreRegistry>,
-        keys: Arc<SemaphoreKeys>,
-    ) -> Arc<LocalSemaphore> {
-        let (core, registry) = (Arc::clone(core), Arc::clone(registry));
+    pub(super) fn new(registry: &Arc<SemaphoreRegistry>, keys: Arc<SemaphoreKeys>) -> Arc<LocalSemaphore> {
         Arc::new(LocalSemaphore {
-            core,
-            registry,
+            core: Arc::clone(&registry.core),
+            registry: Arc::clone(registry),
             keys,
             state: Mutex::new(SemaphoreState::new()),
             wake: Arc::default(),
@@ -195,7 +145,8 @@ impl LocalSemaphore {
             state.should_request = true;
         }
         let contact_timeout = self.core.settings.patience();
-        if waiter.request.try_only && state.others_go_first(now) && now < self.contact(&state) + contact_timeout {
+        if waiter.request.options.try_only && state.others_go_first(now) && now < self.contact(&state) + contact_timeout
+        {
             waiter.end(Ok(false));
             return DriverHandoff::default();
         }
@@ -209,7 +160,7 @@ impl LocalSemaphore {
     /// Removes a request after its caller was dropped.
     pub(super) fn cancel(self: &Arc<Self>, id: u64) {
         let mut state = self.state();
-        let Some(at) = state.queue.iter().position(|waiter| waiter.id == id) else { return };
+        let Some(at) = state.queue.iter().position(|waiter| waiter.request.id == id) else { return };
         if let Some(waiter) = state.remove(at, self) {
             self.wait_ended(&mut state.waits, &waiter, || self.clock().now());
         }
@@ -253,12 +204,13 @@ impl LocalSemaphore {
         self.wake_or_start_loop(&mut state)
     }
 
-    /// Returns the error of a request to a client that has ended.
+    /// Returns the error with which requests fail once the client is closing or has ended.
     pub(super) fn ended(&self) -> AcquireError {
         AcquireError::of(&self.keys.name, self.core.life.why())
     }
 
-    /// Makes the renewal task run when a lease of this process next must be renewed, or ends.
+    /// Schedules the renewal task for the time at which the next lease of this process must be
+    /// renewed, or ends.
     pub(super) fn wake_renewal(&self, state: &SemaphoreState) {
         self.registry.alarm.bring_forward(state.leases.next());
     }

@@ -29,7 +29,7 @@
 //! | `permit_set` | permits that the process has: a number, and leases |
 //! | `local_semaphore` | a semaphore in this process: enqueueing, releasing |
 //! | `semaphore_state` | the state of such a semaphore: waiters, permits, and the next exchange |
-//! | `waiter` | a waiting request, and the status that its caller reads |
+//! | `waiter` | a waiting request, and its status |
 //! | `exchange` | the request of an exchange, and its reply |
 //! | `permit_loop` | the loop: when it sends an exchange, and how it applies a reply |
 //! | `durability` | grants and extensions that wait until they are as durable as requested |

@@ -4,22 +4,24 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redgrid_client::internal::Progress;
 use redgrid_client::{Client, ServerError};
 use tokio::sync::oneshot;
 
 use super::error::ReleaseError;
 use super::held::Held;
-use super::local_semaphore::{LocalSemaphore, LoopResult};
+use super::local_semaphore::LocalSemaphore;
 use super::permit_set::{PermitId, PermitSet};
 use super::semaphore_state::Extension;
 use crate::author::ClientExt;
 use crate::config::{LONGEST_LEASE, SHORTEST_LEASE};
+use crate::exactly_once::PendingGuard;
 use crate::lease::{LeaseMode, deadline};
 use crate::lock::{ExtendError, GRACE, LostReason};
 use crate::name::Name;
-use crate::observe::count;
+use crate::observe::CallerSpan;
+use crate::observe::count::{self, Labels};
 use crate::service::ClientParts;
+use crate::unpolled::InPlace;
 
 /// A guard of one or several permits. Dropping the guard returns the permits in the background.
 ///
@@ -35,16 +37,6 @@ pub struct Permit {
     /// Set while permits without leases count as held, for metrics. For leased permits, each lease
     /// has such a value.
     plain: Option<Held>,
-}
-
-/// Guards the wait for an extension. If the guard is dropped before the extension was sent, it is
-/// abandoned.
-struct PendingGuard(Arc<Progress>);
-
-impl Drop for PendingGuard {
-    fn drop(&mut self) {
-        self.0.abandon();
-    }
 }
 
 impl Permit {
@@ -66,14 +58,22 @@ impl Permit {
         }
     }
 
-    /// Counts the end of the permits, in metrics.
+    /// Records the span of the caller.
+    #[cfg_attr(not(any(feature = "metrics", feature = "tracing")), allow(dead_code, reason = "for spans"))]
+    pub(crate) fn set_caller(&self, caller: CallerSpan, labels: Labels) {
+        self.permits.leases.iter().for_each(|lease| lease.set_caller(caller, labels));
+    }
+
+    /// Counts the end of the permits, in metrics, and emits an event for each that was lost.
     fn end_count(&mut self, is_forgotten: bool) {
-        if cfg!(not(feature = "metrics")) {
+        if cfg!(not(any(feature = "metrics", feature = "tracing"))) {
             return;
         }
         for lease in &self.permits.leases {
-            let lost = lease.lost().map(Err);
-            lease.end_count(if is_forgotten && lost.is_none() { None } else { Some(lost.unwrap_or(Ok(()))) });
+            lease.end_count(&self.semaphore.keys.name, || {
+                let lost = lease.lost().map(Err);
+                if is_forgotten && lost.is_none() { None } else { Some(lost.unwrap_or(Ok(()))) }
+            });
         }
         if let Some(held) = self.plain.take() {
             let how = if is_forgotten { None } else { Some(Ok(())) };
@@ -164,7 +164,8 @@ impl Permit {
         let (semaphore, permits) = (Arc::clone(&self.semaphore), std::mem::take(&mut self.permits));
         let (result_sender, receiver) = oneshot::channel();
         let handoff = semaphore.release(permits, Some(result_sender));
-        let mut released = LoopResult::new(&semaphore.registry, receiver, handoff);
+        let task = handoff.into_inline(&semaphore.registry);
+        let mut released = InPlace { client: self.client.clone(), receiver, task };
         let unknown = |source| Err(ReleaseError::OutcomeUnknown { name: semaphore.keys.name.clone(), source });
         let clock = self.client.clock();
         tokio::select! {
@@ -296,10 +297,4 @@ impl Drop for Permit {
     }
 }
 
-impl std::fmt::Debug for Permit {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut shown = f.debug_struct("Permit");
-        shown.field("name", self.name()).field("permits", &self.permits.count).field("held", &self.is_held());
-        shown.finish_non_exhaustive()
-    }
-}
+crate::debug_fields!(Permit, |it| name: it.name(), permits: it.permits.count, held: it.is_held());

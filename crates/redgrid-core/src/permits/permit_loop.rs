@@ -16,7 +16,7 @@ use redgrid_client::{ServerError, Watch};
 use super::durability::{GrantedPermits, LeaseConfirmation};
 use super::error::{AcquireError, ReleaseError};
 use super::exchange::{Exchange, ExchangeReply, LeaseCheck, Refusal, RequestArgs};
-use super::local_semaphore::LocalSemaphore;
+use super::local_semaphore::{LocalSemaphore, PermitRequest};
 use super::permit_set::{PermitLease, PermitSet};
 use super::semaphore_handle::return_request;
 use super::semaphore_state::{Extension, PendingReturn};
@@ -155,7 +155,7 @@ impl LocalSemaphore {
         // counted from here on.
         let own = self.core.subscriptions.own_subscription(&self.keys.channel);
         // The reply does not include subscribers that are connected to a replica. Only the replica
-        // can count them, so it is asked at the same time.
+        // can count them, so the replica is queried while the exchange is in flight.
         let channel = (&self.keys.channel, &self.keys.key);
         let counting =
             if exchange.ends_window { self.core.subscriptions.replica_subscribers(&[channel]) } else { None };
@@ -202,7 +202,7 @@ impl LocalSemaphore {
         let mut losses = 0;
         for (LeaseCheck { lease, duration, .. }, held) in checks.iter().zip(&reply.still_held) {
             if !held {
-                lease.mark_lost(LostReason::Gone);
+                lease.mark_lost(&self.keys.name, LostReason::Gone);
                 state.leases.remove(lease.id);
                 losses += 1;
             } else if !duration.is_zero() {
@@ -216,23 +216,23 @@ impl LocalSemaphore {
         let granted = reply.granted.unwrap_or_default();
         let mut grants = Vec::new();
         for (nth, permit_request) in requests.into_iter().enumerate() {
-            let at = state.queue.iter().position(|waiter| waiter.id == permit_request.id);
+            let at = state.queue.iter().position(|waiter| waiter.request.id == permit_request.request.id);
             if granted.get(nth).copied().unwrap_or(false) {
                 let waiter = at.and_then(|at| state.queue.remove(at));
                 grants.push(GrantedPermits { waiter, permits: self.permits_of(permit_request, durability, sent) });
             } else if let Some(at) = at {
                 let waiter = &mut state.queue[at];
-                waiter.status.set_exchange(None);
+                waiter.request.set_exchange(None);
                 waiter.has_waited = true;
                 let result = match refusal {
-                    Some(Refusal::NotInitialised) if !waiter.request.awaits_init => {
+                    Some(Refusal::NotInitialised) if !waiter.request.options.awaits_init => {
                         Some(Err(AcquireError::NotInitialised { name: name() }))
                     }
                     Some(Refusal::PermitsDiffer(found)) => {
                         let expected = self.keys.capacity.unwrap_or_default();
                         Some(Err(AcquireError::PermitsDiffer { name: name(), expected, found }))
                     }
-                    _ if waiter.request.try_only => Some(Ok(false)),
+                    _ if waiter.request.options.try_only => Some(Ok(false)),
                     _ => None,
                 };
                 if let Some(result) = result
@@ -318,10 +318,11 @@ impl LocalSemaphore {
 
     /// Returns the permits of a request that the server has granted, or may have granted.
     fn permits_of(&self, request: RequestArgs, durability: Durability, sent: Instant) -> PermitSet {
-        let RequestArgs { count, lease, ids, label, .. } = request;
+        let RequestArgs { request, ids, .. } = request;
+        let PermitRequest { permits: count, lease, label, .. } = &request.options;
         let lease_of =
-            |id| Some(PermitLease::new(id, (lease?, durability), (sent, label.clone()), self.clock().clone()));
-        PermitSet { count, leases: ids.into_iter().filter_map(lease_of).collect(), durability }
+            |id| Some(PermitLease::new(id, ((*lease)?, durability), (sent, label.clone()), self.clock().clone()));
+        PermitSet { count: *count, leases: ids.into_iter().filter_map(lease_of).collect(), durability }
     }
 
     fn apply_error(self: &Arc<Self>, exchange: Exchange, error: ServerError) {
@@ -371,11 +372,11 @@ impl LocalSemaphore {
             }
         }
         for permit_request in requests {
-            let at = state.queue.iter().position(|waiter| waiter.id == permit_request.id);
+            let at = state.queue.iter().position(|waiter| waiter.request.id == permit_request.request.id);
             if let Some(waiter) = at.and_then(|at| state.remove(at, self)) {
                 waiter.end(Err(AcquireError::of(&self.keys.name, error.clone())));
             }
-            if permit_request.lease.is_some() && !error.is_not_done() {
+            if permit_request.request.options.lease.is_some() && !error.is_not_done() {
                 let permits = self.permits_of(permit_request, Durability::Primary, now);
                 state.give_back(permits, None);
             }

@@ -3,8 +3,11 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+use redgrid_client::internal::Mutex;
+use uuid::Uuid;
 
 use super::exchange::server_lease;
 use super::held::Held;
@@ -13,25 +16,26 @@ use crate::config::Durability;
 use crate::label::Label;
 use crate::lease::{Deadline, Lease, LeaseMode, Overdue, deadline, next_renewal};
 use crate::lock::LostReason;
+use crate::name::Name;
 
 /// The id of a leased permit: 16 random bytes, displayed in hex as Redisson does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PermitId([u8; 16]);
+pub struct PermitId(Uuid);
 
 impl PermitId {
     pub(super) fn new() -> Self {
-        PermitId(uuid::Uuid::new_v4().into_bytes())
+        PermitId(Uuid::new_v4())
     }
 
     /// Returns the 16 bytes that are stored on the server.
     pub fn as_bytes(&self) -> &[u8; 16] {
-        &self.0
+        self.0.as_bytes()
     }
 }
 
 impl fmt::Display for PermitId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write!(f, "{}", self.0.simple())
     }
 }
 
@@ -50,11 +54,9 @@ impl std::str::FromStr for PermitId {
     type Err = InvalidPermitId;
 
     fn from_str(text: &str) -> Result<Self, InvalidPermitId> {
-        let invalid = || InvalidPermitId(text.chars().take(64).collect());
-        if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return Err(invalid());
-        }
-        u128::from_str_radix(text, 16).map(|id| PermitId(id.to_be_bytes())).map_err(|_| invalid())
+        // Of the forms of a UUID, only the one without separators has 32 digits.
+        let id = Uuid::try_parse(text).ok().filter(|_| text.len() == 32);
+        id.map(PermitId).ok_or_else(|| InvalidPermitId(text.chars().take(64).collect()))
     }
 }
 
@@ -66,7 +68,7 @@ pub(super) struct PermitLease {
     /// The durability of the grant. A renewal is valid only once it is as durable as the grant.
     pub(super) durability: Durability,
     pub(super) clock: Clock,
-    /// Set while a guard holds the permit, for metrics.
+    /// Set while a guard holds the permit, for metrics and events.
     pub(super) held: Mutex<Option<Held>>,
     pub(super) overdue: Overdue,
     /// The instant until which the lease is valid locally.
@@ -75,13 +77,8 @@ pub(super) struct PermitLease {
     /// requests that were sent earlier do not extend the lease.
     set_at: AtomicU64,
     lost: OnceLock<LostReason>,
-    owner: Mutex<Owner>,
-}
-
-/// The facts about a permit's guard that reports show.
-struct Owner {
-    since: Instant,
-    label: Option<Label>,
+    /// Since when the current guard has held the permit, and the guard's label, for reports.
+    pub(super) owner: Mutex<(Instant, Option<Label>)>,
 }
 
 impl Lease for PermitLease {
@@ -105,20 +102,9 @@ impl PermitLease {
         clock: Clock,
     ) -> Arc<Self> {
         let deadline = Deadline::new(deadline(sent, server_lease(mode)));
-        let (set_at, lost, owner) = (AtomicU64::default(), OnceLock::new(), Mutex::new(Owner { since: sent, label }));
+        let (set_at, lost, owner) = (AtomicU64::default(), OnceLock::new(), Mutex::new((sent, label)));
         let (held, overdue) = (Mutex::default(), Overdue::default());
         Arc::new(PermitLease { id, mode, durability, clock, held, overdue, deadline, set_at, lost, owner })
-    }
-
-    /// Records that the permit has been held by a new guard since `since`.
-    pub(super) fn set_owner(&self, since: Instant, label: Option<Label>) {
-        *self.owner.lock().unwrap_or_else(PoisonError::into_inner) = Owner { since, label };
-    }
-
-    /// Returns the time from which the current guard holds the permit, and the guard's label.
-    pub(super) fn owner(&self) -> (Instant, Option<Label>) {
-        let owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
-        (owner.since, owner.label.clone())
     }
 
     /// Returns the time of the lease's next renewal, if the last request for it was sent at `sent`.
@@ -141,10 +127,11 @@ impl PermitLease {
         self.lost.get().copied().or_else(expired)
     }
 
-    /// Marks the permit as lost. A permit that was marked before keeps its first reason.
-    pub(super) fn mark_lost(&self, reason: LostReason) {
+    /// Marks the permit of the semaphore `name` as lost. A permit that was marked before keeps its
+    /// first reason.
+    pub(super) fn mark_lost(&self, name: &Name, reason: LostReason) {
         if self.lost.set(reason).is_ok() {
-            self.end_count(Some(Err(reason)));
+            self.end_count(name, || Some(Err(reason)));
         }
     }
 

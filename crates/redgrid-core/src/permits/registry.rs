@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use redgrid_client::internal::{Core, is_same};
-use redgrid_client::{Client, Server};
+use redgrid_client::{Client, ClientStats, Server};
 
 use super::exchange::{SemaphoreId, SemaphoreKeys};
 use super::local_semaphore::{DriverHandoff, LocalSemaphore};
@@ -18,12 +18,12 @@ use super::waiter::Waiter;
 use crate::clock::Instant;
 use crate::introspection::{Contention, EventLog};
 use crate::lease::Wakeup;
-use crate::lock::{BackgroundTask, LostReason};
+use crate::lock::LostReason;
 use crate::unpolled::UnpolledRegistry;
 
 /// All semaphores of a client in this process.
 pub(crate) struct SemaphoreRegistry {
-    core: Arc<Core>,
+    pub(super) core: Arc<Core>,
     pub(super) unpolled: Arc<UnpolledRegistry>,
     pub(super) events: Arc<EventLog>,
     state: Mutex<RegistryState>,
@@ -43,18 +43,14 @@ pub(super) struct RegistryState {
 }
 
 impl SemaphoreRegistry {
-    pub(crate) fn new(
-        core: &Arc<Core>,
-        unpolled: Arc<UnpolledRegistry>,
-        events: Arc<EventLog>,
-    ) -> Arc<SemaphoreRegistry> {
+    pub(crate) fn new(core: Arc<Core>, unpolled: Arc<UnpolledRegistry>, events: Arc<EventLog>) -> Arc<Self> {
         Arc::new(SemaphoreRegistry {
-            core: Arc::clone(core),
+            core,
             unpolled,
             events,
             state: Mutex::default(),
             next_number: AtomicU64::new(1),
-            alarm: Wakeup::new(),
+            alarm: Wakeup::default(),
         })
     }
 
@@ -70,11 +66,6 @@ impl SemaphoreRegistry {
         self.next_number.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Runs `work` in a task of the client.
-    pub(super) fn spawn_background(&self, work: BackgroundTask) {
-        self.core.spawn_background(work);
-    }
-
     /// Adds a request to the queue of a semaphore.
     pub(super) fn enqueue(
         self: &Arc<Self>,
@@ -84,7 +75,7 @@ impl SemaphoreRegistry {
         // The mutex stays locked until the request is queued. Otherwise the semaphore could be
         // removed as idle before that.
         let mut state = self.state();
-        let new = || LocalSemaphore::new(&self.core, self, Arc::clone(keys));
+        let new = || LocalSemaphore::new(self, Arc::clone(keys));
         let semaphore = match state.closed {
             true => {
                 let semaphore = new();
@@ -104,7 +95,7 @@ impl SemaphoreRegistry {
             return None;
         }
         let semaphore = state.semaphores.get(&keys.id()).cloned();
-        let semaphore = semaphore.unwrap_or_else(|| LocalSemaphore::new(&self.core, self, Arc::clone(keys)));
+        let semaphore = semaphore.unwrap_or_else(|| LocalSemaphore::new(self, Arc::clone(keys)));
         Some(Permit::new(client.clone(), semaphore, PermitSet::default()))
     }
 
@@ -133,12 +124,15 @@ impl SemaphoreRegistry {
     }
 
     /// Counts semaphores, held permits and waiting requests, for tests and diagnosis.
-    pub(crate) fn stats(&self) -> (usize, usize, usize) {
-        self.semaphores().iter().fold((0, 0, 0), |(names, held, waiting), semaphore| {
+    pub(crate) fn stats(&self) -> ClientStats {
+        let mut stats = ClientStats::default();
+        for semaphore in self.semaphores() {
             let state = semaphore.state();
-            let live = state.queue.iter().filter(|waiter| !waiter.result_sender.is_closed()).count();
-            (names + 1, held + usize::try_from(state.held).unwrap_or(usize::MAX), waiting + live)
-        })
+            stats.names += 1;
+            stats.holds += usize::try_from(state.held).unwrap_or(usize::MAX);
+            stats.waiting += state.queue.iter().filter(|waiter| !waiter.result_sender.is_closed()).count();
+        }
+        stats
     }
 
     /// Runs the renewal loop; it ends when its task is aborted.
@@ -185,7 +179,7 @@ impl LocalSemaphore {
         let mut state = self.state();
         let expired = state.leases.ended(now, soon);
         for lease in &expired {
-            lease.mark_lost(LostReason::Expired);
+            lease.mark_lost(&self.keys.name, LostReason::Expired);
             state.leases.remove(lease.id);
         }
         let due = state.leases.take_due(now, soon, usize::MAX);
@@ -216,7 +210,7 @@ impl LocalSemaphore {
         state.held = 0;
         state.idle_permits = PermitSet::default();
         for lease in &leases {
-            lease.mark_lost(LostReason::ShutDown);
+            lease.mark_lost(&self.keys.name, LostReason::ShutDown);
         }
         let permits = PermitSet { count: plain + leases.len() as u64, leases, ..PermitSet::default() };
         if !permits.is_empty() {

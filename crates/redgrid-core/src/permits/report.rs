@@ -22,7 +22,7 @@ impl LocalSemaphore {
     pub(super) fn wait_ended(&self, waits: &mut Option<Box<Tally>>, waiter: &Waiter, now: impl FnOnce() -> Instant) {
         if waiter.has_waited && self.registry.events.is_full_report() {
             let now = now();
-            waits.get_or_insert_default().add(now.since(waiter.entered), now);
+            waits.get_or_insert_default().add(now.since(waiter.request.entered), now);
         }
     }
 }
@@ -43,7 +43,7 @@ impl SemaphoreState {
 
 impl PermitLease {
     fn report(&self, (kind, semaphore): (&'static str, &LocalSemaphore), gathered: &mut Gathered) {
-        let ((since, label), now) = (self.owner(), gathered.now);
+        let ((since, label), now) = (self.owner.lock().clone(), gathered.now);
         gathered.add_held((kind, &semaphore.keys.name), (since, 0), |report| {
             let first = self.id.as_bytes().first_chunk().copied().unwrap_or_default();
             report.number = u64::from_be_bytes(first);
@@ -85,7 +85,7 @@ impl LocalSemaphore {
         let of = (self.keys.kind(), name);
         gathered.holds += state.held;
         let mut first = state.queue.iter().take(MAX_ENDED).filter(|waiter| !waiter.result_sender.is_closed());
-        let since = first.next().or(state.queue.front()).map_or(now, |first| first.entered);
+        let since = first.next().or(state.queue.front()).map_or(now, |first| first.request.entered);
         gathered.add_waits(of, state.queue.len(), since);
         if !gathered.is_full {
             return;

@@ -85,7 +85,8 @@ impl SemaphoreHandle {
         self.with(|keys| keys.capacity = Some(permits))
     }
 
-    /// Returns a handle to the same semaphore that serves waiters in the order of their requests.
+    /// Returns the same handle in fair mode. Waiting requests of fair handles are served in the
+    /// order in which they reach the server.
     #[must_use]
     pub fn fair(self) -> Self {
         self.with(|keys| keys.fair = true)

@@ -7,12 +7,13 @@
 macro_rules! semaphore_methods {
     ($type:ident) => {
         impl $type {
-            /// Returns a handle to the same semaphore that serves waiters in the order of their
-            /// requests.
+            /// Returns the same handle in fair mode. Waiting requests of fair handles are served in
+            /// the order in which they reach the server.
             ///
-            /// The order covers the requests of all processes that use `fair`. So a large request
-            /// is not starved by small ones in other processes. In this mode, every released permit
-            /// goes back to the server, even if a task of the same process waits.
+            /// The order covers the requests of all processes that use fair handles. So a large
+            /// request is not starved by small ones in other processes. A permit that is released
+            /// through a fair handle always goes back to the server, even if a task of the same
+            /// process waits.
             #[must_use]
             pub fn fair(mut self) -> Self {
                 self.handle = self.handle.fair();
@@ -21,8 +22,8 @@ macro_rules! semaphore_methods {
 
             /// Returns the same semaphore with the label `family` in metrics and spans.
             ///
-            /// It groups names that belong together. Give a constant: each value is a time series
-            /// of its own. The default is the empty text.
+            /// The label groups names that belong together. Give a constant: each value is a time
+            /// series of its own. The default is the empty text.
             #[must_use]
             pub fn family(mut self, family: &'static str) -> Self {
                 self.handle = self.handle.family(family);

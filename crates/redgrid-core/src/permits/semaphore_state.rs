@@ -59,8 +59,9 @@ pub(super) struct SemaphoreState {
     pub(super) returns: Vec<PendingReturn>,
     /// Positions of ended requests in the server queue, to be removed by an exchange.
     pub(super) cancelled_positions: Vec<Bytes>,
-    /// Pending extensions. An exchange carries at most one of them, so that the latest extension of
-    /// a lease is executed last.
+    /// Pending extensions, in the order in which they were requested. Each exchange carries at most
+    /// one extension, and one exchange is in flight at a time. So the extensions are executed in
+    /// this order, and the last extension of a lease decides its end.
     pub(super) extensions: VecDeque<Extension>,
     /// Number of permits that guards hold.
     pub(super) held: u64,
@@ -144,8 +145,8 @@ impl SemaphoreState {
 
     pub(super) fn push(&mut self, mut waiter: Waiter) {
         waiter.has_waited = self.contended;
-        self.first_timeout = self.first_timeout.min(waiter.until);
-        self.has_tries |= waiter.request.try_only;
+        self.first_timeout = self.first_timeout.min(waiter.request.until);
+        self.has_tries |= waiter.request.options.try_only;
         self.queue.push_back(waiter);
     }
 
@@ -172,13 +173,13 @@ impl SemaphoreState {
             }
             live
         });
-        self.first_timeout = self.queue.iter().map(|waiter| waiter.until).min().unwrap_or(Instant::MAX);
+        self.first_timeout = self.queue.iter().map(|waiter| waiter.request.until).min().unwrap_or(Instant::MAX);
     }
 
     /// Returns whether try-only requests fail because other requests go first, in this process or
     /// elsewhere.
     pub(super) fn others_go_first(&self, now: Instant) -> bool {
-        let is_waiting = |waiter: &Waiter| !waiter.request.try_only && waiter.is_live(now);
+        let is_waiting = |waiter: &Waiter| !waiter.request.options.try_only && waiter.is_live(now);
         self.yield_plan.is_some() || self.contended && self.queue.iter().any(is_waiting)
     }
 
@@ -189,7 +190,7 @@ impl SemaphoreState {
         }
         self.has_tries = false;
         for at in (0..self.queue.len()).rev() {
-            if self.queue[at].request.try_only
+            if self.queue[at].request.options.try_only
                 && let Some(waiter) = self.queue.remove(at)
             {
                 waiter.end(Ok(false));
@@ -197,18 +198,18 @@ impl SemaphoreState {
         }
     }
 
-    /// Returns whether permits might be granted to the first waiters.
+    /// Returns whether an exchange might grant permits to the first waiters.
     ///
-    /// This is so if a try-only request is among the first waiters. In a fair semaphore, it is also
-    /// so if a request of the first waiters was not sent yet; in any other semaphore, if the last
-    /// reply left enough permits for the first waiter.
+    /// The result is true in three cases. In any semaphore: a try-only request is among the first
+    /// waiters. In a fair semaphore: the request of one of the first waiters was not sent yet. In
+    /// any other semaphore: the last reply left enough permits for the first waiter.
     fn has_unrequested(&self, fair: bool) -> bool {
         let may_be_granted =
-            |waiter: &Waiter| i64::try_from(waiter.request.permits).is_ok_and(|permits| permits <= self.left);
+            |waiter: &Waiter| i64::try_from(waiter.request.options.permits).is_ok_and(|permits| permits <= self.left);
         if !fair && self.queue.front().is_some_and(may_be_granted) {
             return true;
         }
-        let is_unrequested = |waiter: &Waiter| waiter.request.try_only || fair && !waiter.may_be_queued;
+        let is_unrequested = |waiter: &Waiter| waiter.request.options.try_only || fair && !waiter.may_be_queued;
         (fair || self.has_tries) && self.queue.iter().take(self.batch_len()).any(is_unrequested)
     }
 
@@ -217,21 +218,21 @@ impl SemaphoreState {
     /// The waiters are at the front of the queue, request the same durability, and together need at
     /// most [`MAX_IDS`] ids. If the first waiter alone needs more ids, it is the only one.
     fn batch_len(&self) -> usize {
-        let durability = self.queue.front().map(|first| first.request.durability);
+        let durability = self.queue.front().map(|first| first.request.options.durability);
         let mut ids = 0;
         let fits = |(nth, waiter): &(usize, &Waiter)| {
-            ids += if waiter.request.lease.is_some() { waiter.request.permits } else { 0 };
-            Some(waiter.request.durability) == durability && (*nth == 0 || ids <= MAX_IDS as u64)
+            ids += if waiter.request.options.lease.is_some() { waiter.request.options.permits } else { 0 };
+            Some(waiter.request.options.durability) == durability && (*nth == 0 || ids <= MAX_IDS as u64)
         };
         self.queue.iter().take(MAX_REQUESTS).enumerate().take_while(fits).count()
     }
 
     /// Updates `contended`: whether too few permits are left for a waiter.
     pub(super) fn update_contention(&mut self, fair: bool) {
-        let first = self.queue.iter().find(|waiter| !waiter.request.try_only);
+        let first = self.queue.iter().find(|waiter| !waiter.request.options.try_only);
         self.contended = first.is_some_and(|waiter| match fair {
             true => waiter.may_be_queued,
-            false => i64::try_from(waiter.request.permits).is_ok_and(|permits| permits > self.left),
+            false => i64::try_from(waiter.request.options.permits).is_ok_and(|permits| permits > self.left),
         });
     }
 
@@ -241,13 +242,15 @@ impl SemaphoreState {
             return;
         }
         while let Some(first) = self.queue.front() {
-            let (count, mode) = (first.request.permits, first.request.lease);
-            if count > self.idle_permits.count || !self.idle_permits.satisfies(mode, first.request.durability, now) {
+            let (count, mode) = (first.request.options.permits, first.request.options.lease);
+            if count > self.idle_permits.count
+                || !self.idle_permits.satisfies(mode, first.request.options.durability, now)
+            {
                 return;
             }
             let Some(waiter) = self.queue.pop_front() else { return };
             let permits = self.idle_permits.split(count);
-            permits.leases.iter().for_each(|lease| lease.set_owner(now, waiter.request.label.clone()));
+            permits.leases.iter().for_each(|lease| *lease.owner.lock() = (now, waiter.request.options.label.clone()));
             self.grant(semaphore, waiter, permits, now);
         }
     }
@@ -261,14 +264,14 @@ impl SemaphoreState {
             return;
         }
         semaphore.wait_ended(&mut self.waits, &waiter, || now);
-        self.note_plain(&permits, &waiter.request, now);
+        self.note_plain(&permits, &waiter.request.options, now);
         self.held += permits.count;
-        waiter.status.offer(Permit::new(waiter.client, Arc::clone(semaphore), permits));
-        semaphore.registry.unpolled.register_unclaimed(&waiter.status);
+        waiter.request.offer(Permit::new(waiter.client, Arc::clone(semaphore), permits));
+        semaphore.registry.unpolled.register_unclaimed(&waiter.request);
         // The caller drops its own `status` only after it has locked this state, or after it has
         // taken the permits. So no permits are dropped here, where the drop would deadlock.
         if waiter.result_sender.send(Ok(true)).is_err()
-            && let Some(permit) = waiter.status.take()
+            && let Some(permit) = waiter.request.take()
         {
             let permits = permit.disarm();
             self.held -= permits.count;
@@ -322,19 +325,19 @@ impl SemaphoreState {
         }
         if requests_permits {
             self.should_request = false;
-            exchange.durability = self.queue.front().map_or(Durability::Primary, |first| first.request.durability);
+            exchange.durability =
+                self.queue.front().map_or(Durability::Primary, |first| first.request.options.durability);
             let batch_len = self.batch_len();
             for waiter in self.queue.iter_mut().take(batch_len) {
-                waiter.status.set_exchange(Some((&exchange.progress, now)));
-                waiter.may_be_queued = semaphore.keys.fair && !waiter.request.try_only;
+                waiter.request.set_exchange(Some((&exchange.progress, now)));
+                waiter.may_be_queued = semaphore.keys.fair && !waiter.request.options.try_only;
                 let position = match waiter.may_be_queued {
                     true => waiter.queue_position(&semaphore.core.id),
                     false => Bytes::new(),
                 };
-                let PermitRequest { permits: count, lease, ref label, .. } = waiter.request;
-                let ids = (0..if lease.is_some() { count } else { 0 }).map(|_| PermitId::new()).collect();
-                let (id, label) = (waiter.id, label.clone());
-                exchange.requests.push(RequestArgs { id, count, position, lease, ids, label });
+                let PermitRequest { permits, lease, .. } = waiter.request.options;
+                let ids = (0..if lease.is_some() { permits } else { 0 }).map(|_| PermitId::new()).collect();
+                exchange.requests.push(RequestArgs { request: Arc::clone(&waiter.request), position, ids });
             }
         }
         (!exchange.is_empty()).then_some(exchange)

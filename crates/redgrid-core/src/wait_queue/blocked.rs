@@ -17,7 +17,7 @@ impl<R: Resource> WaitQueue<R> {
     /// poll was sent. If `first` is no longer the first waiter, the method does nothing and returns
     /// false. In that case the resource should request another poll.
     pub fn block(&self, first: WaiterId) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let is_first = state.waiters.keys().next() == Some(&first);
         if is_first {
             state.blocked_by = Some(first);
@@ -29,7 +29,7 @@ impl<R: Resource> WaitQueue<R> {
     /// Adds a waiter, or returns `None` if the queue is blocked. This method is for callers that
     /// leave instead of waiting behind others.
     pub fn enter_unblocked(self: &Arc<Self>, request: R::Request) -> Option<Waiter<R>> {
-        let state = self.state();
+        let state = self.state.lock();
         state.blocked_by.is_none().then(|| self.add(state, request))
     }
 }

@@ -42,7 +42,7 @@ impl<R: Resource> RunningTask<R> {
 
     /// Marks the task as ended if there are no waiters. Returns whether the task is now marked.
     fn end_if_idle(&mut self) -> bool {
-        let mut state = self.queue.state();
+        let mut state = self.queue.state.lock();
         self.is_over = state.waiters.is_empty();
         state.running = !self.is_over;
         self.is_over
@@ -54,7 +54,7 @@ impl<R: Resource> Drop for RunningTask<R> {
         // If `is_over` is true, the task ended because the queue was empty. Then nothing is reset,
         // because another task may already run.
         if !self.is_over {
-            let mut state = self.queue.state();
+            let mut state = self.queue.state.lock();
             state.running = false;
             state.blocked_by = None;
             let waiters = std::mem::take(&mut state.waiters);
@@ -84,7 +84,7 @@ pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
     let mut ends_at: Option<Instant> = None;
     resource.started();
     loop {
-        if queue.state().waiters.is_empty() {
+        if queue.state.lock().waiters.is_empty() {
             let linger = if subscription.is_some() { R::LINGER } else { Duration::ZERO };
             let ends_at = *ends_at.get_or_insert_with(|| clock.now() + linger);
             if in_flight.is_none() && clock.now() >= ends_at {
@@ -115,9 +115,9 @@ pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
                 let now = clock.now();
                 match reply {
                     Ok(reply) => {
-                        queue.state().answered = now;
+                        queue.state.lock().answered = now;
                         let next = resource.replied(&queue, reply, sent_before);
-                        let has_waiters = !queue.state().waiters.is_empty();
+                        let has_waiters = !queue.state.lock().waiters.is_empty();
                         if subscription.is_none() && has_waiters && next.delay() >= R::UNSUBSCRIBED_WAIT {
                             subscription = Some(resource.subscribe(client));
                         }
@@ -131,7 +131,7 @@ pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
                             NextPoll::Now | NextPoll::NowFor(_) | NextPoll::Regular => now + interval,
                         };
                         next_poll = next_poll.min(announced);
-                        let mut state = queue.state();
+                        let mut state = queue.state.lock();
                         state.is_due |= next == NextPoll::Now;
                         state.current_until = next_poll + OVERDUE;
                         // If the reply blocks the queue, `WaitQueue::block` has already recorded
@@ -145,7 +145,7 @@ pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
                     }
                     Err(error) => {
                         resource.failed(&queue, error, sent_before);
-                        queue.state().is_due = true;
+                        queue.state.lock().is_due = true;
                     }
                 }
             }
@@ -153,7 +153,7 @@ pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
                 let mut event = Some(event);
                 while let Some(one) = event {
                     match resource.received(&queue, &one) {
-                        NextPoll::Now | NextPoll::NowFor(_) => queue.state().is_due = true,
+                        NextPoll::Now | NextPoll::NowFor(_) => queue.state.lock().is_due = true,
                         NextPoll::Within(time) => {
                             announced = announced.min(clock.now() + time.saturating_add(AFTER_CHANGE));
                             next_poll = next_poll.min(announced);
@@ -173,7 +173,7 @@ pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
 /// the next waiter will get.
 fn start_poll<R: Resource>(queue: &WaitQueue<R>, next_poll: Instant) -> Option<(WaiterId, PollFuture<R::Reply>)> {
     let now = queue.client.clock().now();
-    let mut state = queue.state();
+    let mut state = queue.state.lock();
     let (last, _) = state.waiters.last_key_value()?;
     if !state.is_due && *last < state.replied_to && now < next_poll {
         return None;

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::Client;
-use redgrid_locks::{AcquireError, Election, FairLock, FencedLock, ForcedRelease, Lock, LockHolder, RwLock};
+use redgrid_locks::{
+    AcquireError, Election, FairLock, FencedLock, ForcedRelease, Lock, LockHolder, NextWaiter, RwLock,
+};
 
 use super::outcome::{ActionError, ActionOutcome, ActionReport, Failed, Refusal};
 use super::{Actions, Reason, Subject};
@@ -87,12 +89,10 @@ async fn force(client: &Client, view: &LockView, holder: &LockHolder) -> Result<
                 Some(_) => FencedLock::new(client, name).force_release_if(holder).await,
                 None => Lock::new(client, name).force_release_if(holder).await,
             };
-            let may_be_freed = match &freed {
-                Ok(freed) => freed.is_done(),
-                Err(error) => error.is_unknown(),
-            };
-            if may_be_freed {
-                wake_next(FairLock::new(client, name)).await;
+            match &freed {
+                Ok(ForcedRelease::Done) => wake_next(FairLock::new(client, name), false).await,
+                Err(error) if error.is_unknown() => wake_next(FairLock::new(client, name), true).await,
+                _ => {}
             }
             freed
         }
@@ -102,16 +102,22 @@ async fn force(client: &Client, view: &LockView, holder: &LockHolder) -> Result<
 /// Wakes the first waiter of a lock that was freed as a plain or fenced one. A fair lock looks like
 /// that if it had no waiters when it was read, whatever keys an earlier use of the name has left.
 ///
-/// If the takeover could not be released yet, the lock is still held. So without a waiter that was
-/// woken, this is tried again in the background.
-async fn wake_next(lock: FairLock) {
-    if let Ok(true) = lock.wake_next().await {
+/// If the takeover could not be released yet, the lock is still held. Then this is tried again in
+/// the background, unless the lock has no waiters: later waiters see how soon the takeover ends.
+/// With `may_begin_later`, the takeover may still be executed, and a waiter may enter before it.
+async fn wake_next(lock: FairLock, may_begin_later: bool) {
+    let is_over = move |woken: Result<NextWaiter, AcquireError>| match woken {
+        Ok(NextWaiter::Notified) => true,
+        Ok(NextWaiter::Absent) => !may_begin_later,
+        _ => false,
+    };
+    if is_over(lock.wake_next().await) {
         return;
     }
     tokio::spawn(async move {
         for pause in WAKE_PAUSES {
             tokio::time::sleep(pause).await;
-            if let Ok(true) = lock.wake_next().await {
+            if is_over(lock.wake_next().await) {
                 return;
             }
         }

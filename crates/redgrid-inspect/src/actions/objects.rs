@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::{LIFETIMES, LIFETIMES_EXPECTED};
-use redgrid_keys::{Key, Keys, KeysError};
+use redgrid_keys::{Key, Keys, KeysError, UnlessLock};
 
-use super::outcome::{ActionError, ActionOutcome, ActionReport, Failed};
+use super::outcome::{ActionError, ActionOutcome, ActionReport, Failed, Refusal};
 use super::record::AUDIT_STREAM;
 use super::{Actions, Reason, Subject};
 use crate::Failure;
@@ -23,9 +23,7 @@ impl Actions {
     /// # Errors
     ///
     /// [`ActionError`]: the action was not begun. The outcome is [`Refusal::Absent`] if there was
-    /// no such object.
-    ///
-    /// [`Refusal::Absent`]: super::Refusal::Absent
+    /// no such object, and [`Refusal::IsLock`] if it has become a lock meanwhile.
     ///
     /// # Cancel safety
     ///
@@ -33,7 +31,7 @@ impl Actions {
     pub async fn delete(&self, object: impl AsRef<[u8]>, reason: &Reason) -> Result<ActionReport, ActionError> {
         let subject = self.subject("delete an object", object.as_ref(), String::new()).await?;
         let (keys, key) = self.keys_and_key(&subject.object);
-        self.act(subject, reason, async move { outcome(keys.unlink([key]).await) }).await
+        self.act(subject, reason, async move { outcome(keys.unlink_unless_lock(key).await) }).await
     }
 
     /// Sets when an object expires, with all keys that belong to it: 1 ms to 3650 days from now.
@@ -44,9 +42,8 @@ impl Actions {
     /// # Errors
     ///
     /// [`ActionError`]: the action was not begun. The outcome is [`Refusal::Absent`] if there was
-    /// no such object, or it had no lifetime to remove.
-    ///
-    /// [`Refusal::Absent`]: super::Refusal::Absent
+    /// no such object, or it had no lifetime to remove, and [`Refusal::IsLock`] if it has become a
+    /// lock meanwhile.
     ///
     /// # Cancel safety
     ///
@@ -65,13 +62,7 @@ impl Actions {
         let target = lifetime.map_or_else(|| "none".to_owned(), |lifetime| format!("{} ms", lifetime.as_millis()));
         let subject = self.subject("set a lifetime", object.as_ref(), target).await?;
         let (keys, key) = self.keys_and_key(&subject.object);
-        self.act(subject, reason, async move {
-            outcome(match lifetime {
-                Some(lifetime) => keys.expire_in(lifetime, [key]).await,
-                None => keys.persist([key]).await,
-            })
-        })
-        .await
+        self.act(subject, reason, async move { outcome(keys.set_lifetime_unless_lock(key, lifetime).await) }).await
     }
 
     async fn subject(&self, action: &'static str, object: &[u8], target: String) -> Result<Subject, ActionError> {
@@ -97,9 +88,11 @@ fn is_record(object: &[u8]) -> bool {
     object.strip_suffix(AUDIT_STREAM.as_bytes()).is_some_and(|before| before.is_empty() || before.ends_with(b":"))
 }
 
-fn outcome(done: Result<u64, KeysError>) -> ActionOutcome {
+fn outcome(done: Result<UnlessLock, KeysError>) -> ActionOutcome {
     match done {
-        Ok(count) => ActionOutcome::of_count(count),
+        Ok(UnlessLock::Done) => ActionOutcome::Done { count: 1 },
+        Ok(UnlessLock::IsLock) => ActionOutcome::Refused(Refusal::IsLock),
+        Ok(_) => ActionOutcome::Refused(Refusal::Absent),
         Err(error) => error.outcome(),
     }
 }

@@ -55,6 +55,8 @@ pub enum Refusal {
     },
     /// There is no such object, permit or dead letter any more.
     Absent,
+    /// The object has become a lock, which is only taken away from its holder.
+    IsLock,
     /// The object was in the wanted state already.
     Unchanged,
     /// The server refused the request, or was not reached.
@@ -111,6 +113,7 @@ impl fmt::Display for Refusal {
             Refusal::HeldByAnother { holders } if holders.is_empty() => f.write_str("another holder has the lock"),
             Refusal::HeldByAnother { holders } => write!(f, "it has passed to {}", holders.join(", ")),
             Refusal::Absent => f.write_str("it does not exist any more"),
+            Refusal::IsLock => f.write_str("it is a lock by now, which is only taken away from its holder"),
             Refusal::Unchanged => f.write_str("it was in this state already"),
             Refusal::Failed { why } => f.write_str(why),
         }

@@ -159,9 +159,9 @@ impl Facts {
         let config = &requirements.config;
         let mut sentinels = None;
         let addresses = match config.servers() {
-            Servers::Single(single) => vec![single.address.clone()],
+            Servers::Single(address) => vec![address.clone()],
             Servers::MasterSlave(servers) => [vec![servers.primary.clone()], servers.replicas.clone()].concat(),
-            Servers::Replicated(servers) => servers.nodes.clone(),
+            Servers::Replicated(nodes) => nodes.clone(),
             Servers::Sentinel(configured) => {
                 let report = Sentinels::query(client, configured, requirements.is_for_reader).await;
                 let known = report.nodes.clone();
@@ -172,10 +172,7 @@ impl Facts {
                     known
                 }
             }
-            Servers::Cluster(cluster) => match slots(client).await {
-                Ok(nodes) => nodes,
-                Err(_) => cluster.seeds.clone(),
-            },
+            Servers::Cluster(seeds) => slots(client).await.unwrap_or_else(|_| seeds.clone()),
             _ => return Err(InspectError::NoAddresses),
         };
         let query = async |addresses: &[Address]| {

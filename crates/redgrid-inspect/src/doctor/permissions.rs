@@ -92,7 +92,8 @@ pub(super) fn check(node: &Node, facts: &Facts, limits: &Limits) -> Option<Findi
     let fatal =
         |label: &&str| NEEDED.contains(label) || *label == "cluster|slots" || matches!(*label, "wait" | "waitaof");
     let finding = if denied.is_empty() && permissions.is_without_scripts {
-        let rest = "those of commands in scripts are not checked here, because that would write; use `redgrid doctor`";
+        let rest = "those of commands in scripts are not checked, because that would write; use `redgrid doctor` without \
+                    --read-only";
         Finding::ok(CHECK, format!("{user} has the permissions that locks need outside of scripts; {rest}"))
     } else if denied.is_empty() {
         Finding::ok(CHECK, format!("{user} has all permissions that locks need"))

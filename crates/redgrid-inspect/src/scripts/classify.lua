@@ -28,8 +28,7 @@ local function is_number(key)
 end
 
 local function kind_of_hash(n)
-  local mode = mode_of(KEYS[1])
-  local holder = (mode ~= '' or n == 1) and holder_among(sample(KEYS[1], n), mode)
+  local holder, mode = lock_at(KEYS[1], n)
   if holder and mode ~= '' then
     return 'rw', n == 2 and holder or ''
   end

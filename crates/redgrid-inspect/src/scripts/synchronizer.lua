@@ -36,7 +36,8 @@ for at = 2, #KEYS do
   if kind == 'zset' then
     number = tostring(redis.call('ZCARD', KEYS[at]))
     live = tostring(redis.call('ZCOUNT', KEYS[at], future, '+inf'))
-    local first = redis.call('ZRANGEBYSCORE', KEYS[at], future, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    -- From this number on, a lease of Redisson has no end (lease.lua).
+    local first = redis.call('ZRANGEBYSCORE', KEYS[at], future, '(922337203685477', 'WITHSCORES', 'LIMIT', 0, 1)
     next_end = first[2] and string.format('%.0f', math.ceil(tonumber(first[2]) - now)) or ''
   elseif kind == 'string' then
     number = text_of(KEYS[at])

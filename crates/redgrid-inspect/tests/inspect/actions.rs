@@ -182,6 +182,38 @@ async fn an_object_is_changed_with_all_that_belongs_to_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_becomes_a_lock_meanwhile_is_not_changed() {
+    let server = server().await;
+    let observer = observer(&server).await;
+    let proxy = Proxy::to(&server).await.expect("a proxy");
+    let actions = actions(&server.url_via(proxy.addr())).await;
+    for is_deleted in [true, false] {
+        send(&observer, &["DEL", "job"]).await;
+        send(&observer, &["SET", "job", "1"]).await;
+        // The record is written after the object was read.
+        proxy.next(1, "XADD", Action::Hold);
+        let change = tokio::spawn({
+            let actions = actions.clone();
+            let lifetime = Some(Duration::from_secs(1));
+            async move {
+                match is_deleted {
+                    true => actions.delete("job", &reason()).await,
+                    false => actions.set_lifetime("job", lifetime, &reason()).await,
+                }
+            }
+        });
+        wait_until(SOON, async || proxy.counts().held == 1).await;
+        send(&observer, &["DEL", "job"]).await;
+        hold(&observer, "job", &format!("{ONE}:17"), "60000").await;
+        assert_eq!(proxy.release_held().await, 1);
+        let report = change.await.expect("no panic").expect("it is begun");
+        assert_eq!(report.outcome, ActionOutcome::Refused(Refusal::IsLock));
+        let left = observer.time_to_live("job").await.expect("an answer").expect("the lease");
+        assert!(left > Duration::from_secs(30), "{left:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_multimap_that_is_deleted_in_part_has_an_unknown_outcome() {
     let server = server().await;
     let observer = observer(&server).await;

@@ -100,6 +100,21 @@ async fn a_redgrid_writer_that_reads_keeps_its_read() {
     }
 }
 
+/// Its holder has released it, and it stays taken for its `hold_at_least`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retained_hold_is_not_removed() {
+    let server = server().await;
+    let observer = observer(&server).await;
+    let actions = actions(&server.url()).await;
+    for (mode, retained) in [("read", format!("{ONE}:1:kept")), ("write", format!("{ONE}:1:write:kept"))] {
+        send(&observer, &["DEL", "prices"]).await;
+        send(&observer, &["HSET", "prices", "mode", mode, &retained, "1"]).await;
+        let passed = Refusal::HeldByAnother { holders: vec![retained.clone()] };
+        assert_eq!(outcome(&actions, "prices", &retained).await, ActionOutcome::Refused(passed), "{mode}");
+        assert_eq!(field(actions.inspector(), "prices").await, retained);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_reply_about_a_reader_leaves_the_outcome_unknown() {
     let server = server().await;

@@ -1,5 +1,9 @@
 //! Waiters of a fair lock that is freed as a plain one.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
 use redgrid_core::author::ClientExt as _;
 use redgrid_core::{ChannelSelector, PubSubEvent, PubSubStream};
 use redgrid_inspect::{ActionOutcome, Client};
@@ -8,6 +12,9 @@ use redgrid_testkit::{Action, Observer, Proxy, RedisServer, wait_until};
 use crate::actions::actions;
 use crate::force::outcome;
 use crate::support::{JAVA, SOON, client, hold, observer, send, server};
+
+/// The positions of redgrid in the queue of the lock.
+const ALIVE: &str = "redgrid_fair:{job}";
 
 /// A waiter of Redisson in the queue of a fair lock.
 struct JavaWaiter {
@@ -68,6 +75,29 @@ async fn a_waiter_that_enters_the_queue_after_the_look_is_woken() {
         assert!(forced.await.expect("no panic").is_done());
         waiter.woken().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_without_a_queue_costs_one_request_to_wake_the_next_waiter() {
+    let server = server().await;
+    let observer = observer(&server).await;
+    let proxy = Proxy::to(&server).await.expect("a proxy");
+    let actions = actions(&server.url_via(proxy.addr())).await;
+    hold(&observer, "job", &format!("{JAVA}:1"), "60000").await;
+    let count = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&count);
+    proxy.on_request(move |request| {
+        // The script has four keys; the scripts that only read a queue have fewer. A server that
+        // does not know it gets an EVAL, too.
+        let is_wake = request[0] == "EVALSHA" && request[2] == "4" && request.iter().any(|key| key == ALIVE);
+        seen.fetch_add(u64::from(is_wake), Ordering::Relaxed);
+        Action::Forward
+    });
+    assert!(outcome(&actions, "job", &format!("{JAVA}:1")).await.is_done());
+    assert_eq!(count.load(Ordering::Relaxed), 1);
+    // The first repetition would come after a second.
+    let again = wait_until(SOON, async || count.load(Ordering::Relaxed) > 1);
+    assert!(tokio::time::timeout(Duration::from_millis(1500), again).await.is_err(), "{count:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

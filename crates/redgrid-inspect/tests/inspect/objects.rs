@@ -1,7 +1,9 @@
 //! Objects of every kind, and keys that only look like them.
 
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
+use futures_util::StreamExt;
 use redgrid_inspect::{ObjectFilter, ObjectKind};
 use redgrid_testkit::RedisServer;
 
@@ -197,4 +199,22 @@ async fn a_pattern_that_is_incomplete_is_an_error() {
     assert!(refused.to_string().contains("pattern"), "{refused}");
     let after = futures_util::TryStreamExt::try_next(&mut objects).await.expect("the end");
     assert!(after.is_none(), "the stream ends after an error");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_durations_of_pages_are_reported_without_the_rests() {
+    let server = server().await;
+    let fill = "for i = 1, 2000 do redis.call('SET', 'k' .. i, i) end";
+    send(&observer(&server).await, &["EVAL", fill, "0"]).await;
+    let inspector = inspector(&server.url()).await;
+    let pages = Arc::new(Mutex::new(Vec::new()));
+    let (reported, began) = (Arc::clone(&pages), Instant::now());
+    // Each page is followed by a rest that is four times as long.
+    let filter = ObjectFilter::new().rest(4);
+    let objects = inspector.objects_timed(&filter, move |page| reported.lock().expect("no panic").push(page));
+    assert_eq!(objects.count().await, 2_000);
+    let (took, pages): (Duration, Vec<Duration>) = (began.elapsed(), pages.lock().expect("no panic").clone());
+    let sum: Duration = pages.iter().sum();
+    assert!(pages.len() >= 4 && !sum.is_zero(), "{pages:?}");
+    assert!(sum * 5 <= took, "{sum:?} of {took:?}");
 }

@@ -47,6 +47,14 @@ async fn semaphores_show_free_and_leased_permits() {
     let expected = SynchronizerState::Semaphore { free: 2, leased: Some(0), next_end: None, queue_len: 0 };
     assert_eq!(found, expected);
 
+    // A permit that Redisson granted without a lease.
+    send(&observer, &["SET", "seats", "1"]).await;
+    send(&observer, &["DEL", "{seats}:timeout"]).await;
+    send(&observer, &["ZADD", "{seats}:timeout", "92233720368547758", "0123456789abcdef"]).await;
+    let found = state(&inspector, "seats", ObjectKind::PermitExpirableSemaphore).await;
+    let expected = SynchronizerState::Semaphore { free: 1, leased: Some(1), next_end: None, queue_len: 0 };
+    assert_eq!(found, expected);
+
     send(&observer, &["SET", "fair", "-3"]).await;
     send(&observer, &["ZADD", "redgrid_semaphore_line:{fair}", "1", "a", "2", "b"]).await;
     let found = state(&inspector, "fair", ObjectKind::Semaphore).await;

@@ -1,12 +1,13 @@
--- remove.lua: deletes objects with all keys that belong to them. Appended to ownership.lua.
+-- remove.lua: deletes objects with all keys that belong to them. Appended to ownership.lua
+-- and exclusion.lua.
 --
 -- KEYS     rows, as described in ownership.lua
 -- ARGV[1]  DEL or UNLINK
 -- ARGV[2]  the number of keys of a row
--- ARGV[3]  skip_multimaps: do not delete objects that may be multimaps; empty if the client knows
---          that no object is a multimap
--- Returns  for each row 1 if anything existed, or 0; -3 if it may be a multimap, which was not
---          deleted
+-- ARGV[3]  words: the objects that stay as they are. `multimaps`: those that may be multimaps;
+--          absent if the client knows that none of them is one. `locks`: held locks
+-- Returns  for each row 1 if anything existed, or 0; -3 if it may be a multimap, and -4 if it is
+--          a held lock, which was not deleted
 --
 -- Work: O(keys), and with DEL the size of the deleted values. Sent twice, the second copy finds no
 -- keys.
@@ -17,10 +18,6 @@ for at = 1, #KEYS, width do
 end
 local removed = {}
 for i = 1, #rows do
-  if ARGV[3] == 'skip_multimaps' and may_be_multimap(rows[i][1]) then
-    removed[i] = -3
-  else
-    removed[i] = redis.call(command, unpack(rows[i])) > 0 and 1 or 0
-  end
+  removed[i] = exclusion(rows[i][1]) or (redis.call(command, unpack(rows[i])) > 0 and 1 or 0)
 end
 return removed

@@ -88,16 +88,9 @@ impl Campaign {
         // A timeout of zero means one attempt.
         let try_only = self.wait.is_some_and(|wait| wait.is_zero());
         let request = AcquireRequest {
-            lease: LeaseMode::Renewed(lease),
-            holder: None,
-            at_least: Duration::ZERO,
-            max_hold: None,
             once: try_only,
             wait: self.wait.filter(|wait| !wait.is_zero()),
-            durability: client.durability(),
-            reenters: true,
-            backoff: None,
-            label: None,
+            ..AcquireRequest::new(LeaseMode::Renewed(lease), client.durability())
         };
         let clock = client.clock();
         let until = request.wait.map_or(Instant::MAX, |wait| clock.now() + wait);

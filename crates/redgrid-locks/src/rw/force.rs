@@ -6,12 +6,16 @@ use redgrid_core::lock::TakeoverFrom;
 
 use super::{RwLock, kinds};
 use crate::AcquireError;
+use crate::scripts::RETAINED;
 use crate::takeover::ForcedRelease;
 
 impl RwLock {
     /// Removes the hold with this field on the server: `<client id>:<number>` for a reader,
     /// `<client id>:<number>:write` for the writer. All other holds remain: a writer that also
     /// reads keeps its read, and others may read half a second later.
+    ///
+    /// A hold that was released and stays taken for its `hold_at_least` (`…:kept`) is not removed:
+    /// the result is [`ForcedRelease::HeldByAnother`], as for [`RwLock::force_release_if`].
     ///
     /// Use it for a field that a tool has read. [`RwLock::force_release_if`] takes the field of a
     /// reader from a writer of the same number, too: a Redisson thread that has stopped reading
@@ -35,6 +39,7 @@ impl RwLock {
     /// If the future is dropped early, the hold may or may not be removed.
     pub async fn force_release_field(&self, field: impl AsRef<str>) -> Result<ForcedRelease, AcquireError> {
         let field = field.as_ref();
+        let field = field.strip_suffix(RETAINED).unwrap_or(field);
         match field.strip_suffix(kinds::WRITER) {
             Some(writer) => {
                 let writer = Bytes::copy_from_slice(writer.as_bytes());
@@ -49,7 +54,7 @@ impl RwLock {
         let target = self.valid_target()?;
         let evicted =
             self.client.run::<i64>(kinds::evict_reader_request(target, field, &self.client.notice_prefix())).await;
-        Ok(match evicted.map_err(|error| AcquireError::of_request(target.name.clone(), error))? {
+        Ok(match evicted.map_err(|error| AcquireError::of_request(&target.name, error))? {
             1 => ForcedRelease::Done,
             0 => ForcedRelease::Free,
             _ => ForcedRelease::HeldByAnother,

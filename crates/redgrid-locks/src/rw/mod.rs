@@ -343,7 +343,7 @@ impl RwLock {
         match self.evict_reader(&field).await {
             // The write is gone, and the read may be.
             Err(error) if written.is_done() => {
-                let name = self.valid_target()?.name.clone();
+                let name = &self.valid_target()?.name;
                 Err(AcquireError::of_request(name, ServerError::unknown(error.to_string())))
             }
             read if !written.is_done() => read,

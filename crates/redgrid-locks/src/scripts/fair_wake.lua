@@ -7,16 +7,17 @@
 -- ARGV[1]  wait     milliseconds that each position adds to the score
 -- ARGV[2]  publish  PUBLISH or SPUBLISH
 -- ARGV[3]  channel  prefix of the channel of a position; `:` and the holder follow
--- Returns  1  the lock is free, and there was a waiter
---          0  it is held, or has no waiters
+-- Returns   1  the lock is free, and the first waiter was notified
+--           0  it is held, and has waiters
+--          -1  it has no waiters
 --
 -- Work: O(1); O(n) for n positions if expired ones are removed. Sent twice, it notifies twice,
 -- which is harmless.
-if redis.call('EXISTS', KEYS[1]) == 1 then
-  return 0
-end
 local k = {KEYS[1], KEYS[2], KEYS[3], KEYS[4]}
 if redis.call('EXISTS', k[2]) == 0 then
+  return -1
+end
+if redis.call('EXISTS', k[1]) == 1 then
   return 0
 end
 -- A full server (maxmemory) refuses a write that needs memory only as the first write of a script.
@@ -27,4 +28,4 @@ if needs_cleanup(k) then
   update_queue(k, tonumber(ARGV[1]), {})
 end
 notify_head(k, ARGV[2], ARGV[3])
-return redis.call('EXISTS', k[2])
+return redis.call('EXISTS', k[2]) == 1 and 1 or -1

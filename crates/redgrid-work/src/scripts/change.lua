@@ -21,8 +21,9 @@
 -- Returns   answer({for each change}). push: `new <message>`; `known <message>` for a duplicate;
 --           `large <limit>`; `full <limit>`; `memory <error>` if the server is out of memory.
 --           redrive, purge and discard: the number of messages. The others: `done`; `gone` if
---           there is no such message; `stale` if the receipt is not that of the last delivery. Also `stale`:
---           nack and reject of a dead letter, back and extend of a message that is not in flight
+--           there is no such message; `stale` if the receipt is not that of the last delivery.
+--           Also `stale`: nack and reject of a dead letter, back and extend of a message that is
+--           not in flight
 --
 -- Work: O(log n) for each change, for 100 expired messages, and for 100 expired deduplication ids.
 -- Sent twice, it acts once.

@@ -11,31 +11,38 @@ use toml::de::{DeTable, DeValue};
 use yaml_serde::value::{Tag, TaggedValue};
 use yaml_serde::{Mapping, Value as Yaml};
 
-use super::{At, Format, ParseError};
+use super::super::error::ConfigError;
+use super::{Format, Tree};
 
-/// Parses the whole text.
-pub(super) fn parse(format: Format, text: &str) -> Result<Yaml, ParseError> {
+/// Parses the whole text of a file.
+pub(super) fn parse(tree: &Tree<'_>) -> Result<Yaml, ConfigError> {
+    let (format, text) = (tree.format, &*tree.text);
+    let syntax = |line, column| ConfigError::Syntax { path: tree.path.into(), format: format.name(), line, column };
     let duplicate = Cell::new(None);
     let root = Node { path: String::new(), duplicate: &duplicate };
     let parsed = match format {
         Format::Yaml => {
             root.deserialize(yaml_serde::Deserializer::from_str(text)).map_err(|error| match error.location() {
-                Some(position) => ParseError::Syntax { line: position.line(), column: position.column() },
+                Some(position) => syntax(position.line(), position.column()),
                 // The errors about a second document and about aliases have no position.
-                None => second_document(text).map_or(ParseError::Aliases, |line| ParseError::SecondDocument { line }),
+                None => tree.value(
+                    "/",
+                    &match second_document(text) {
+                        Some(line) => format!("one YAML document, found a second one at line {line}"),
+                        None => "fewer aliases or fewer levels".into(),
+                    },
+                ),
             })
         }
         Format::Toml => toml(root, text).map_err(|error| {
             let before = text.get(..error.span().map_or(0, |span| span.start)).unwrap_or_default();
             let line_start = before.rfind('\n').map_or(0, |end| end + 1);
-            ParseError::Syntax { line: before.matches('\n').count() + 1, column: before.len() - line_start + 1 }
+            syntax(before.matches('\n').count() + 1, before.len() - line_start + 1)
         }),
-        Format::Json => {
-            json(root, text).map_err(|error| ParseError::Syntax { line: error.line(), column: error.column().max(1) })
-        }
+        Format::Json => json(root, text).map_err(|error| syntax(error.line(), error.column().max(1))),
     };
     match duplicate.take() {
-        Some(key) => Err(ParseError::DuplicateKey { key }),
+        Some(key) => Err(tree.value(&key, "each key once, found it twice")),
         None => parsed,
     }
 }
@@ -64,11 +71,14 @@ fn second_document(text: &str) -> Option<usize> {
     None
 }
 
-/// Returns the source text of the scalar at a path, without quotes; `None` if there is no scalar.
-pub(super) fn text_at(format: Format, text: &str, at: At<'_>) -> Option<String> {
-    let mut path: Vec<Step<'_>> = at.key.split('.').map(Step::Key).collect();
-    path.extend(at.index.map(Step::Index));
-    match format {
+/// Returns the source text of a scalar, without quotes. Its path consists of the keys that lead to
+/// it, separated by dots; `index` is its index if it is in a list. Returns `None` if there is no
+/// scalar.
+pub(super) fn text_at(tree: &Tree<'_>, key: &str, index: Option<usize>) -> Option<String> {
+    let text = &*tree.text;
+    let mut path: Vec<Step<'_>> = key.split('.').map(Step::Key).collect();
+    path.extend(index.map(Step::Index));
+    match tree.format {
         // JSON is a subset of YAML, so the YAML parser can read both. This parser can return a
         // number as the text writes it.
         Format::Yaml | Format::Json => ScalarText(&path).deserialize(yaml_serde::Deserializer::from_str(text)).ok()?,

@@ -10,7 +10,7 @@ use super::error::{ConfigError, nearest};
 use super::file::Tree;
 use super::form::Value;
 use super::layer::Layer;
-use keys::{BASE, COMMON, GLOBAL, REPLICAS, SECTIONS, Section, Take, UNSUPPORTED};
+use keys::{BASE, COMMON, GLOBAL, REPLICAS, SECTIONS, Take, UNSUPPORTED};
 use values::AddressSettings;
 
 /// The codec if the file does not set one: Redisson's default since 3.19.
@@ -27,16 +27,19 @@ pub(super) fn is(tree: &Tree<'_>) -> bool {
     names.any(|name| tree.root.contains_key(name))
 }
 
+/// Returns the value of an environment variable; `None` if it is not set.
+pub(super) type Variable<'a> = &'a dyn Fn(&str) -> Result<Option<String>, ConfigError>;
+
 /// Prepares the text for the parser: replaces variables, and changes tags that the parser would
 /// drop.
-pub(super) fn prepare(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
-    local_tags(&substitute(text, variable))
+pub(super) fn prepare(text: &str, variable: Variable<'_>) -> Result<String, ConfigError> {
+    Ok(local_tags(&substitute(text, variable)?))
 }
 
 /// Replaces `${NAME}` and `${NAME:-default}` as Redisson does: in the whole text, before it is
 /// parsed. If a variable has neither a value nor a default, its `${…}` stays in the text. An error
 /// is reported when a value that contains this `${…}` is read.
-fn substitute(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
+fn substitute(text: &str, variable: Variable<'_>) -> Result<String, ConfigError> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find("${") {
@@ -49,14 +52,16 @@ fn substitute(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
             Some((name, default)) => (name, Some(default.to_owned()).filter(|default| !default.is_empty())),
             None => (inner, None),
         };
-        let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.'));
-        match is_name.then(|| variable(name).or(default)).flatten() {
-            Some(value) => out.push_str(&value),
-            None => out.push_str(whole),
-        }
+        let value = if is_variable(name) { variable(name)?.or(default) } else { None };
+        out.push_str(value.as_deref().unwrap_or(whole));
         rest = after;
     }
-    out + rest
+    Ok(out + rest)
+}
+
+/// Returns whether this can be the name of a variable.
+fn is_variable(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.'))
 }
 
 /// Turns `!<org.redisson.codec.Kryo5Codec>` into `!org.redisson.codec.Kryo5Codec`. A tag in
@@ -86,14 +91,13 @@ fn local_tags(text: &str) -> String {
 /// Returns two layers. The first has the keys at the top level of the file. The second has the keys
 /// in the file's topology section, such as `singleServerConfig`, and overrides the first.
 pub(super) fn read(tree: &Tree<'_>) -> Result<Vec<Layer>, ConfigError> {
-    if let Some(name) =
-        UNSUPPORTED.into_iter().find(|name| tree.root.get(name).is_some_and(|section| !section.is_null()))
-    {
+    let is_set = |name: &str| tree.root.get(name).is_some_and(|section| !section.is_null());
+    if let Some(name) = UNSUPPORTED.into_iter().find(|name| is_set(name)) {
         let clause = "is a topology that is not supported here; name the primary by `singleServerConfig`, or all nodes by \
                       `replicatedServersConfig`, `masterSlaveServersConfig`, `sentinelServersConfig` or `clusterServersConfig`";
         return Err(ConfigError::Unsupported { origin: tree.at(name), clause: clause.into() });
     }
-    let mut sections = SECTIONS.iter().filter(|section| tree.root.get(section.name).is_some_and(|s| !s.is_null()));
+    let mut sections = SECTIONS.iter().filter(|section| is_set(section.name));
     let section = sections.next().ok_or_else(|| ConfigError::NoServer {
         expected: "one of `singleServerConfig`, `sentinelServersConfig`, `masterSlaveServersConfig`, \
              `replicatedServersConfig`, `clusterServersConfig`"
@@ -102,11 +106,8 @@ pub(super) fn read(tree: &Tree<'_>) -> Result<Vec<Layer>, ConfigError> {
     if let Some(other) = sections.next() {
         let left = tree.at(section.name).to_string();
         let right = tree.at(other.name).to_string();
-        return Err(ConfigError::Relation {
-            left,
-            right,
-            rule: "each names the servers, and they are of different kinds",
-        });
+        let rule = "each names the servers, and they are of different kinds";
+        return Err(ConfigError::Relation { left, right, rule });
     }
     let Some(Yaml::Mapping(inner)) = tree.root.get(section.name) else {
         return Err(tree.value(section.name, "keys and values"));
@@ -120,10 +121,9 @@ pub(super) fn read(tree: &Tree<'_>) -> Result<Vec<Layer>, ConfigError> {
     let mut above = Layer::of_servers();
     let replicated: &[_] = if section.has_replicas { REPLICAS } else { &[] };
     reader.all(inner, &[section.own, BASE, COMMON, replicated], &mut above, &|_| false)?;
-    let prefix = reader.prefix.clone();
-    reader.addresses.set_logins(&mut above, |key| tree.at(&format!("{prefix}{key}")))?;
+    reader.addresses.set_logins(&mut above, |key| tree.at(&reader.path(key)))?;
     if reader.addresses.encrypted {
-        above.set_one("tls", "true", tree.at(&format!("{}{}", reader.prefix, section.address)))?;
+        above.set_one("tls", "true", tree.at(&reader.path(section.address)))?;
     }
     if section.has_replicas && !inner.contains_key("readMode") {
         // Redisson reads from replicas by default; redgrid does not.
@@ -175,35 +175,20 @@ impl Reader<'_> {
 
     /// Returns the text of a value; an error if the text contains a `${…}` without a value.
     fn text(&self, key: &str, value: &Yaml) -> Result<String, ConfigError> {
-        match self.tree.plain(&self.path(key), value, true)? {
-            Some(Value::One(text)) => {
-                if Self::unresolved(&text) {
-                    Err(self.tree.value(
-                        &self.path(key),
-                        "a value for the variable in `${…}`, or a default as in `${NAME:-default}`",
-                    ))
-                } else {
-                    Ok(text)
-                }
+        let path = self.path(key);
+        match self.tree.plain(&path, value, true)? {
+            Some(Value::One(text)) if !Self::unresolved(&text) => Ok(text),
+            Some(Value::One(_)) => {
+                Err(self.tree.value(&path, "a value for the variable in `${…}`, or a default as in `${NAME:-default}`"))
             }
-            _ => Err(self.tree.value(&self.path(key), "one value, not a list")),
+            _ => Err(self.tree.value(&path, "one value, not a list")),
         }
     }
 
     fn unresolved(text: &str) -> bool {
-        text.split("${").skip(1).any(|rest| {
-            let name = rest.split(['}', ':']).next().unwrap_or_default();
-            rest.contains('}')
-                && !name.is_empty()
-                && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.'))
-        })
-    }
-}
-
-impl Section {
-    /// Returns whether the section lists nodes without their roles.
-    fn has_nodes(&self) -> bool {
-        self.address == "nodeAddresses"
+        text.split("${")
+            .skip(1)
+            .any(|rest| rest.contains('}') && is_variable(rest.split(['}', ':']).next().unwrap_or_default()))
     }
 }
 

@@ -17,62 +17,53 @@ impl Reader<'_> {
     pub(super) fn one(&self, key: &str, take: &Take, value: &Yaml, layer: &mut Layer) -> Result<(), ConfigError> {
         let path = self.path(key);
         let origin = self.tree.at(&path);
-        match *take {
+        let clause = match *take {
             Take::Millis(setting) | Take::MillisOrOff(setting) => {
                 let millis = self
                     .text(key, value)?
                     .parse()
                     .map_err(|_| self.tree.value(&path, "milliseconds, a whole number"))?;
-                if millis == 0 && matches!(take, Take::MillisOrOff(_)) {
-                    layer.warn(origin, format!("this cannot be switched off; `{setting}` has its default"));
-                    return Ok(());
+                if millis != 0 || matches!(take, Take::Millis(_)) {
+                    return layer.set_one(setting, shown(Duration::from_millis(millis)), origin);
                 }
-                layer.set_one(setting, shown(Duration::from_millis(millis)), origin)
+                format!("this cannot be switched off; `{setting}` has its default")
             }
             Take::Plain(setting) if self.addresses.has(setting) => {
-                layer.warn(origin, "the address contains this value too, and overrides it");
-                Ok(())
+                "the address contains this value too, and overrides it".into()
             }
-            Take::Plain(setting) => layer.set_one(setting, self.text(key, value)?, origin),
-            Take::Address(setting) => match address(&self.text(key, value)?) {
-                Ok(Endpoint::Tcp(tcp)) => layer.set_one(setting, tcp.address, origin),
-                Ok(Endpoint::Unix(path)) if setting == "single" => layer.set_one("unix", path, origin),
-                _ => Err(self.tree.value(&path, ADDRESS)),
-            },
+            Take::Plain(setting) => return layer.set_one(setting, self.text(key, value)?, origin),
+            Take::Address(setting) => {
+                let text = self.text(key, value)?;
+                return match socket(&text).filter(|_| setting == "single") {
+                    Some(socket) => layer.set_one("unix", socket, origin),
+                    None => layer.set_one(setting, self.tcp(&path, &text)?, origin),
+                };
+            }
             Take::Addresses(setting) => {
-                let mut all = Vec::new();
-                for one in each(value) {
-                    match address(&self.text(key, one)?) {
-                        Ok(Endpoint::Tcp(tcp)) => all.push(tcp.address),
-                        _ => return Err(self.tree.value(&path, ADDRESS)),
-                    }
-                }
+                let all =
+                    each(value).map(|one| self.tcp(&path, &self.text(key, one)?)).collect::<Result<Vec<_>, _>>()?;
                 if all.is_empty() && setting == "replicas" {
-                    Ok(())
-                } else {
-                    layer.set(setting, Value::Many(all), origin)
+                    return Ok(());
                 }
+                return layer.set(setting, Value::Many(all), origin);
             }
             Take::Word(setting, words) => {
                 let text = self.text(key, value)?;
-                match words.iter().find(|(java, _)| *java == text) {
-                    Some((_, word)) => layer.set_one(setting, *word, origin),
-                    None => {
-                        let words: Vec<_> = words.iter().map(|(java, _)| format!("`{java}`")).collect();
-                        Err(self.tree.value(&path, &format!("one of {}", words.join(", "))))
-                    }
-                }
+                let Some((_, word)) = words.iter().find(|(java, _)| *java == text) else {
+                    let words: Vec<_> = words.iter().map(|(java, _)| format!("`{java}`")).collect();
+                    return Err(self.tree.value(&path, &format!("one of {}", words.join(", "))));
+                };
+                return layer.set_one(setting, *word, origin);
             }
             Take::Delay(setting) => {
                 let expected = "a delay with `baseDelay` (or `delay`), like `!<org.redisson.config.EqualJitterDelay> {baseDelay: \"PT1S\", maxDelay: \"PT2S\"}`";
                 let delay = delay(value).ok_or_else(|| self.tree.value(&path, expected))?;
-                layer.set_one(setting, shown(delay), origin)
+                return layer.set_one(setting, shown(delay), origin);
             }
             Take::Codec => {
-                layer.codec = Some(class(value).ok_or_else(|| {
-                    self.tree.value(&path, "a Java class, like `!<org.redisson.codec.Kryo5Codec> {}`")
-                })?);
-                Ok(())
+                let expected = "a Java class, like `!<org.redisson.codec.Kryo5Codec> {}`";
+                layer.codec = Some(class(value).ok_or_else(|| self.tree.value(&path, expected))?);
+                return Ok(());
             }
             Take::TrustStore => {
                 let file = self.text(key, value)?;
@@ -80,53 +71,28 @@ impl Reader<'_> {
                 // `file:///path` and `file:/path` name the same file.
                 let file = file.strip_prefix("//").unwrap_or(file);
                 let is_pem = [".pem", ".crt", ".cer"].iter().any(|end| file.ends_with(end));
-                match is_pem && self.addresses.encrypted {
-                    true => layer.set_one("tls_ca_file", file, origin),
-                    false if !self.addresses.encrypted => {
-                        layer.warn(origin, "no address begins with `rediss://`, so nothing is encrypted");
-                        Ok(())
-                    }
-                    false => {
-                        layer.warn(
-                            origin,
-                            "a Java key store cannot be read here; give its authorities as PEM in `tls_ca_file`",
-                        );
-                        Ok(())
-                    }
-                }
-            }
-            Take::Already(usual, clause) => {
-                if !self.text(key, value)?.eq_ignore_ascii_case(usual) {
-                    layer.warn(origin, clause);
-                }
-                Ok(())
-            }
-            Take::Class(usual, clause) => {
-                if class(value).as_deref() != Some(usual) {
-                    layer.warn(origin, clause);
-                }
-                Ok(())
-            }
-            Take::Vital(usual, clause) => {
-                if class(value).as_deref() == Some(usual) {
-                    Ok(())
+                if is_pem && self.addresses.encrypted {
+                    return layer.set_one("tls_ca_file", file, origin);
+                } else if self.addresses.encrypted {
+                    "a Java key store cannot be read here; give its authorities as PEM in `tls_ca_file`".into()
                 } else {
-                    Err(ConfigError::Unsupported { origin, clause: clause.into() })
+                    "no address begins with `rediss://`, so nothing is encrypted".into()
                 }
             }
-            Take::Ignored(clause) => {
-                layer.warn(origin, clause);
-                Ok(())
-            }
-        }
+            Take::Already(usual, _) if self.text(key, value)?.eq_ignore_ascii_case(usual) => return Ok(()),
+            Take::Class(usual, _) | Take::Vital(usual, _) if class(value).as_deref() == Some(usual) => return Ok(()),
+            Take::Vital(_, clause) => return Err(ConfigError::Unsupported { origin, clause: clause.into() }),
+            Take::Already(_, clause) | Take::Class(_, clause) | Take::Ignored(clause) => clause.into(),
+        };
+        layer.warn(origin, clause);
+        Ok(())
     }
-}
 
-const ADDRESS: &str = "`redis://host:port` or `rediss://host:port`";
-
-enum Endpoint {
-    Tcp(Tcp),
-    Unix(String),
+    /// Returns `host:port` of an address with a scheme.
+    fn tcp(&self, path: &str, text: &str) -> Result<String, ConfigError> {
+        let tcp = Tcp::parse(text).ok_or_else(|| self.tree.value(path, "`redis://host:port` or `rediss://host:port`"));
+        tcp.map(|tcp| tcp.address)
+    }
 }
 
 /// A TCP address and its login.
@@ -162,7 +128,7 @@ impl AddressSettings {
         let mut first: Option<(&'static str, Tcp)> = None;
         for key in ADDRESSES {
             for value in inner.get(key).into_iter().flat_map(each) {
-                let Some(Ok(Endpoint::Tcp(tcp))) = value.as_str().map(address) else { continue };
+                let Some(tcp) = value.as_str().and_then(Tcp::parse) else { continue };
                 let (_, first) = first.get_or_insert_with(|| (key, tcp.clone()));
                 let path = format!("{}.{key}", section.name);
                 if first.is_encrypted != tcp.is_encrypted {
@@ -173,7 +139,7 @@ impl AddressSettings {
                 }
             }
         }
-        if section.has_nodes() && inner.get("nodeAddresses").is_none() {
+        if section.address == "nodeAddresses" && inner.get("nodeAddresses").is_none() {
             return Err(tree.value(&format!("{}.nodeAddresses", section.name), "at least one address"));
         }
         let Some((key, Tcp { is_encrypted, login, .. })) = first else { return Ok(AddressSettings::default()) };
@@ -207,45 +173,43 @@ fn each(value: &Yaml) -> impl Iterator<Item = &Yaml> {
     }
 }
 
-/// Parses `redis://user:password@host:port` and similar, as Redisson's `RedisURI` does. The error
-/// does not contain the text, which may have a password.
-fn address(text: &str) -> Result<Endpoint, ()> {
-    let (scheme, rest) = text.trim().split_once("://").ok_or(())?;
-    match scheme {
-        "redis" | "valkey" => tcp(rest, false),
-        "rediss" | "valkeys" => tcp(rest, true),
-        "redis+uds" | "valkey+uds" => Ok(Endpoint::Unix(rest.to_owned())),
-        _ => Err(()),
+/// Returns the path in an address of a Unix socket.
+fn socket(text: &str) -> Option<&str> {
+    let text = text.trim();
+    text.strip_prefix("redis+uds://").or_else(|| text.strip_prefix("valkey+uds://"))
+}
+
+impl Tcp {
+    /// Parses `redis://user:password@host:port` and similar, as Redisson's `RedisURI` does.
+    fn parse(text: &str) -> Option<Tcp> {
+        let (scheme, rest) = text.trim().split_once("://")?;
+        let is_encrypted = match scheme {
+            "redis" | "valkey" => false,
+            "rediss" | "valkeys" => true,
+            _ => return None,
+        };
+        let (login, rest) = match rest.rsplit_once('@') {
+            // Java's parser also rejects a second `@`.
+            Some((login, _)) if login.contains('@') => return None,
+            Some((login, rest)) => (Login::parse(login)?, rest),
+            None => (Login::default(), rest),
+        };
+        // Redisson requires the port. The host can be an IPv6 address without brackets.
+        let (host, port) = rest.trim_end_matches('/').rsplit_once(':')?;
+        let host = if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.to_owned() };
+        let address = Address::read(&format!("{host}:{port}"), 6379).ok()?.to_string();
+        Some(Tcp { address, is_encrypted, login })
     }
 }
 
-fn tcp(rest: &str, is_encrypted: bool) -> Result<Endpoint, ()> {
-    let (login, rest) = match rest.rsplit_once('@') {
-        // Java's parser also rejects a second `@`.
-        Some((login, _)) if login.contains('@') => return Err(()),
-        Some((login, rest)) => (login_of(login)?, rest),
-        None => (Login::default(), rest),
-    };
-    // Redisson requires the port. The host can be an IPv6 address without brackets.
-    let (host, port) = rest.trim_end_matches('/').rsplit_once(':').ok_or(())?;
-    let host = if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.to_owned() };
-    let address = Address::read(&format!("{host}:{port}"), 6379).map_err(drop)?.to_string();
-    Ok(Endpoint::Tcp(Tcp { address, is_encrypted, login }))
-}
-
-/// Parses `user:password`. A text without a colon is a password.
-fn login_of(text: &str) -> Result<Login, ()> {
-    // A `+` means a space, as in Java's `URLDecoder`.
-    let decode = |text: &str| {
-        let text = text.replace('+', " ");
-        percent_decode_str(&text).decode_utf8().map(String::from).map_err(drop)
-    };
-    match text.split_once(':') {
-        None => Ok(Login { username: None, password: Some(decode(text)?) }),
-        Some((user, password)) => {
-            let username = if user.is_empty() { None } else { Some(decode(user)?) };
-            Ok(Login { username, password: Some(decode(password)?) })
-        }
+impl Login {
+    /// Parses `user:password`. A text without a colon is a password.
+    fn parse(text: &str) -> Option<Login> {
+        // A `+` means a space, as in Java's `URLDecoder`.
+        let decode = |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8().ok().map(String::from);
+        let (user, password) = text.split_once(':').unwrap_or(("", text));
+        let username = if user.is_empty() { None } else { Some(decode(user)?) };
+        Some(Login { username, password: Some(decode(password)?) })
     }
 }
 
@@ -316,7 +280,7 @@ mod tests {
     fn addresses_have_a_scheme_and_a_port() {
         for text in ["h:1", "redis://h", "redis://u:p@x@h:1", "http://h:1", "redis://", "redis://u:p@h", "redis://::1"]
         {
-            assert!(address(text).is_err(), "{text}");
+            assert_eq!(Tcp::parse(text), None, "{text}");
         }
         for (text, want, is_encrypted, username, password) in [
             ("rediss://[::1]:7", "[::1]:7", true, None, None),
@@ -327,8 +291,7 @@ mod tests {
             ("redis://secret@::1:1", "[::1]:1", false, None, Some("secret")),
         ] {
             let login = Login { username: username.map(str::to_owned), password: password.map(str::to_owned) };
-            let Ok(Endpoint::Tcp(tcp)) = address(text) else { panic!("{text}") };
-            assert_eq!(tcp, Tcp { address: want.into(), is_encrypted, login }, "{text}");
+            assert_eq!(Tcp::parse(text), Some(Tcp { address: want.into(), is_encrypted, login }), "{text}");
         }
     }
 }

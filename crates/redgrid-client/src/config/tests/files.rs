@@ -142,6 +142,35 @@ fn variables_of_others_are_warnings_and_mistyped_ones_errors() {
     assert_eq!(error.to_string(), "REDGRID_RESPONSE_TIMOUT is no setting; did you mean `response_timeout`?");
 }
 
+/// With replacement characters, a password would be another password.
+#[cfg(unix)]
+#[test]
+fn a_variable_that_is_not_utf8_is_an_error_that_names_it() {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt as _;
+
+    use super::super::Origin;
+
+    let file = TempFile::new("c.yaml", "singleServerConfig:\n  address: redis://h\n  password: ${SECRET}\n");
+    let read = |all: &[(&str, &[u8])]| {
+        let value = |value: &[u8]| OsString::from_vec(value.to_vec());
+        Config::from_variables(all.iter().map(|(name, text)| ((*name).to_owned(), value(text))))
+    };
+    let path = file.path().to_str().unwrap().as_bytes();
+    let (url, bad, bad_url) = (&b"redis://h"[..], &b"hunter2\xff"[..], &b"redis://:\xff@h"[..]);
+    for (all, name) in [
+        (&[("REDGRID_URL", url), ("REDGRID_PASSWORD", bad)][..], "REDGRID_PASSWORD"),
+        (&[("REDGRID_URL", bad_url)], "REDGRID_URL"),
+        (&[("REDGRID_CONFIG", path), ("SECRET", bad)], "SECRET"),
+    ] {
+        let expected = "text in UTF-8".to_owned();
+        let error = ConfigError::Value { origin: Origin::Variable { name: name.to_owned() }, expected };
+        assert_eq!(read(all).unwrap_err(), error);
+    }
+    let config = read(&[("REDGRID_URL", url), ("REDGRID_SERVICE_HOST", bad), ("SECRET", bad)]).unwrap();
+    assert_eq!(config.warnings().len(), 1, "variables of others are not read");
+}
+
 #[test]
 fn every_key_of_redissons_is_in_one_of_the_golden_files() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/redisson-yaml");

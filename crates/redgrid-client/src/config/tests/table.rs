@@ -32,6 +32,9 @@ fn the_reference_in_docs_equals_the_table() {
 fn every_default_is_within_its_own_bounds_and_reads_back() {
     let mut draft = Draft::of_defaults();
     for setting in TABLE {
+        if !setting.default.is_empty() {
+            assert_eq!(setting.form.show(&mut draft).as_deref(), Some(setting.default), "{}", setting.name);
+        }
         if let Some(shown) = setting.form.show(&mut draft) {
             assert_eq!(setting.form.read(&Value::One(shown.clone()), &mut draft), Ok(()), "{}", setting.name);
             assert_eq!(setting.form.show(&mut draft), Some(shown), "{}", setting.name);
@@ -39,7 +42,8 @@ fn every_default_is_within_its_own_bounds_and_reads_back() {
         assert!(setting.about.ends_with('.'), "{}", setting.name);
     }
     let config = Config::single("h").unwrap();
-    assert_eq!((&config.settings, &config.access), (&Settings::default(), &Access::default()));
+    assert!(config.explain().into_iter().skip(1).all(|one| one.value == one.default));
+    assert_eq!(config.access, Access::default());
 }
 
 #[test]
@@ -121,4 +125,9 @@ fn settings_in_code_are_explained_and_checked() {
     assert!(Config::single("h").unwrap().client_name("a b").check().is_err());
     assert!(Config::single("h").unwrap().poll_budget(0).check().is_err());
     assert!(Config::single("h").unwrap().check().is_ok());
+    let replicas = |at_least| Durability::Replicas { at_least, timeout: Duration::from_secs(1) };
+    let config = |at_least| Config::single("h").unwrap().durability(replicas(at_least));
+    assert_eq!((config(0).settings.durability, config(0).check()), (Durability::Primary, Ok(())));
+    assert_eq!((config(1).settings.durability, config(1).check()), (replicas(1), Ok(())));
+    assert!(config(101).check().is_err());
 }

@@ -1,6 +1,6 @@
 //! URLs.
 
-use super::super::{Address, Cluster, Config, MasterSlave, Secret, Sentinel, Servers, Single, Tls, UnixSocket};
+use super::super::{Address, Config, MasterSlave, Secret, Sentinel, Servers, Tls};
 use super::value;
 
 fn url(text: &str) -> Config {
@@ -14,7 +14,7 @@ fn at(host: &str, port: u16) -> Address {
 #[test]
 fn a_url_is_read_with_all_its_parts() {
     let config = url("redis://alice:p%40ss@db.example:7000/3");
-    assert_eq!(config.servers, Servers::Single(Single { address: at("db.example", 7000) }));
+    assert_eq!(config.servers, Servers::Single(at("db.example", 7000)));
     assert_eq!((config.access.username.as_deref(), config.access.database), (Some("alice"), 3));
     assert_eq!(config.access.password.as_ref().map(Secret::reveal), Some("p@ss"));
     for (text, address) in [
@@ -23,7 +23,7 @@ fn a_url_is_read_with_all_its_parts() {
         ("redis://h/", at("h", 6379)),
         ("redis://:secret@h:1", at("h", 1)),
     ] {
-        assert_eq!(url(text).servers, Servers::Single(Single { address }), "{text}");
+        assert_eq!(url(text).servers, Servers::Single(address), "{text}");
     }
 }
 
@@ -38,7 +38,7 @@ fn a_scheme_selects_the_topology() {
     };
     let config = url("redis-sentinel://u:pw@h1,h2:5000/my%20master/4?sentinel_password=p");
     assert_eq!((&config.servers, config.access.database), (&Servers::Sentinel(sentinel), 4));
-    let cluster = Servers::Cluster(Cluster { seeds: vec![at("h1", 7000), at("h2", 6379)] });
+    let cluster = Servers::Cluster(vec![at("h1", 7000), at("h2", 6379)]);
     assert_eq!(url("redis-cluster://h1:7000,h2").servers, cluster);
     assert_eq!(url("valkey-cluster://h1:7000,h2/").servers, cluster);
     let group =
@@ -50,7 +50,7 @@ fn a_scheme_selects_the_topology() {
         "redis+uds:///run/r.sock",
         "redis+unix://u:p@/run/r.sock?database=2",
     ] {
-        assert_eq!(url(text).servers, Servers::Unix(UnixSocket { path: "/run/r.sock".into() }), "{text}");
+        assert_eq!(url(text).servers, Servers::Unix("/run/r.sock".into()), "{text}");
     }
 }
 

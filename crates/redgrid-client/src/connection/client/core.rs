@@ -17,6 +17,7 @@ use crate::error::{Code, ServerError, after_unanswered};
 use crate::inline_bytes::InlineBytes;
 use crate::participant::Participants;
 use crate::pubsub::SubscriptionManager;
+use crate::sync::Mutex;
 
 /// Returns whether the current runtime has one thread.
 ///
@@ -41,7 +42,7 @@ pub struct Core {
     /// The subscriptions of all objects.
     pub subscriptions: Arc<SubscriptionManager>,
     pub(in crate::connection) events: Arc<Events>,
-    pub(crate) participants: Participants,
+    pub(crate) participants: Mutex<Participants>,
     /// The releases that are repeated after a failover.
     pub given_back: GivenBack,
     /// Queue of the background tasks that the client's driver runs. Some `Drop` implementations,
@@ -140,7 +141,9 @@ impl Core {
 
     /// Returns the holder field for a number, in Redisson's form `<uuid>:<number>`.
     pub fn field(&self, number: u64) -> Bytes {
-        let text = InlineBytes::new().with(self.id.as_bytes()).and_then(|id| id.with(b":")?.with_number(number));
+        let mut digits = itoa::Buffer::new();
+        let digits = digits.format(number).as_bytes();
+        let text = InlineBytes::new().with(self.id.as_bytes()).and_then(|id| id.with(b":")?.with(digits));
         text.map_or_else(|| format!("{}:{number}", self.id).into(), InlineBytes::into_bytes)
     }
 

@@ -7,12 +7,11 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::reconnect::after_reconnects;
 use crate::connection::core::Core;
 use crate::connection::events::Watching;
 use crate::connection::service::{BackgroundTask, ServiceSlot};
 use crate::connection::views::Views;
-use crate::connection::{Deployment, Server, is_same};
+use crate::connection::{Deployment, is_same};
 
 /// Time limit of background work after the last handle was dropped without a shutdown: 5 s.
 pub(in crate::connection) const FAREWELL: Duration = Duration::from_secs(5);
@@ -50,11 +49,12 @@ impl Driver {
             }
         }
         let by = core.life.closes_by().unwrap_or_else(|| core.clock.now());
-        core.life.close();
+        core.life.update(|life| life.is_closed = true);
         for left in service.close() {
             tasks.spawn(left);
         }
-        core.participants.take_leave_requests().into_iter().for_each(|leave_request| core.run_detached(leave_request));
+        let leave_requests = core.participants.lock().take_leave_requests();
+        leave_requests.for_each(|leave_request| core.run_detached(leave_request));
         let drained = async {
             loop {
                 tokio::select! {
@@ -71,7 +71,7 @@ impl Driver {
             () = core.clock.sleep_until(by) => false,
         };
         tasks.abort_all();
-        core.life.set_over();
+        core.life.update(|life| life.is_over = true);
         core.events.close();
         others.abort_all();
         core.subscriptions.close();
@@ -90,7 +90,7 @@ impl Driver {
                 Some(_) = work.recv() => {}
             }
         }
-        core.life.finish(in_time);
+        core.life.update(|life| life.is_clean = Some(in_time));
     }
 }
 
@@ -98,24 +98,10 @@ impl Driver {
 /// names.
 pub(in crate::connection) async fn follow(core: Arc<Core>, service: Arc<ServiceSlot>) {
     let mut changes = core.topology.changes();
-    let mut watched: Vec<(Arc<dyn Server>, JoinSet<()>)> = Vec::new();
     let mut views = Views::new(core.topology.kind());
-    let mut reported: Vec<Watching> = Vec::new();
+    let mut watched: Vec<Watching> = Vec::new();
     loop {
-        report(&core, &mut views, &mut reported);
-        let primaries = core.topology.primaries();
-        watched.retain(|(server, _)| primaries.iter().any(|primary| is_same(primary, server)));
-        for server in primaries {
-            if !watched.iter().any(|(known, _)| is_same(known, &server)) {
-                let mut tasks = JoinSet::new();
-                let (core, service) = (Arc::clone(&core), Arc::clone(&service));
-                tasks.spawn(after_reconnects(Arc::clone(&server), move |server| {
-                    core.given_back.schedule_check();
-                    service.get().inspect(|service| service.reconnected(server));
-                }));
-                watched.push((server, tasks));
-            }
-        }
+        report(&core, &service, &mut views, &mut watched);
         core.subscriptions.reassign();
         core.given_back.schedule_check();
         service.get().inspect(|service| service.topology_changed());
@@ -126,15 +112,21 @@ pub(in crate::connection) async fn follow(core: Arc<Core>, service: Arc<ServiceS
 }
 
 /// Publishes topology changes, and watches the connections of the current nodes.
-fn report(core: &Core, views: &mut Views, reported: &mut Vec<Watching>) {
+fn report(core: &Arc<Core>, service: &Arc<ServiceSlot>, views: &mut Views, watched: &mut Vec<Watching>) {
     let shards = core.topology.shards();
     let nodes: Vec<_> =
         shards.into_iter().flat_map(|shard| shard.replicas.into_iter().chain([shard.primary])).collect();
-    reported.retain(|known| nodes.iter().any(|node| is_same(node, &known.server)));
+    watched.retain(|known| nodes.iter().any(|node| is_same(node, &known.server)));
     core.events.changed(views, Deployment::of(&*core.topology));
     for node in nodes {
-        if !reported.iter().any(|known| is_same(&known.server, &node)) {
-            reported.push(core.events.watch(node));
+        if !watched.iter().any(|known| is_same(&known.server, &node)) {
+            let (of, service) = (Arc::clone(core), Arc::clone(service));
+            watched.push(core.events.watch(node, move |server| {
+                if of.decides(server) {
+                    of.given_back.schedule_check();
+                    service.get().inspect(|service| service.reconnected(server));
+                }
+            }));
         }
     }
 }

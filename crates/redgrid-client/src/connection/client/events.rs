@@ -132,8 +132,14 @@ impl Events {
         })
     }
 
-    /// Watches the connection of a node until the returned value is dropped.
-    pub(in crate::connection) fn watch(self: &Arc<Self>, server: Arc<dyn Server>) -> Watching {
+    /// Watches the connection of a node until the returned value is dropped. Calls `reconnected`
+    /// after each new connection, because the node's server may have lost leases since the previous
+    /// one.
+    pub(in crate::connection) fn watch(
+        self: &Arc<Self>,
+        server: Arc<dyn Server>,
+        reconnected: impl Fn(&Arc<dyn Server>) + Send + 'static,
+    ) -> Watching {
         let node = server.id().clone();
         let mut state = self.0.lock();
         state.next += 1;
@@ -141,7 +147,7 @@ impl Events {
         state.nodes.insert(node.clone(), Seen { watcher, is_up: false, gap: false });
         drop(state);
         count::node_added(&node);
-        let task = tokio::spawn(watch(Arc::clone(self), watcher, Arc::clone(&server))).abort_handle();
+        let task = tokio::spawn(watch(Arc::clone(self), watcher, Arc::clone(&server), reconnected)).abort_handle();
         Watching { events: Arc::clone(self), server, watcher, task }
     }
 
@@ -225,9 +231,14 @@ impl Drop for Watching {
     }
 }
 
-async fn watch(events: Arc<Events>, watcher: u64, server: Arc<dyn Server>) {
+async fn watch(
+    events: Arc<Events>,
+    watcher: u64,
+    server: Arc<dyn Server>,
+    reconnected: impl Fn(&Arc<dyn Server>) + Send,
+) {
     let mut epoch = server.connection_id();
-    let (mut last, mut again) = (None, false);
+    let (mut last, mut again, mut is_first) = (None, false, true);
     loop {
         let present = epoch.borrow_and_update().clone();
         if present != last {
@@ -237,9 +248,13 @@ async fn watch(events: Arc<Events>, watcher: u64, server: Arc<dyn Server>) {
             if present.is_some() {
                 events.connected(server.id(), watcher, again);
                 again = true;
+                if !is_first {
+                    reconnected(&server);
+                }
             }
             last = present;
         }
+        is_first = false;
         if epoch.changed().await.is_err() {
             // The node was closed and will not connect again. Dropping the [`Watching`] aborts this
             // task.

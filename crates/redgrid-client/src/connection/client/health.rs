@@ -7,24 +7,18 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::join_all;
 
-use crate::clock::Clock;
-use crate::connection::{Client, NodeId, Request, Server};
+use crate::connection::{Client, Core, NodeId, Request, Server};
 use crate::error::ServerError;
-use crate::pubsub::SubscriptionManager;
 
 /// A health check that pings every node when awaited; made by [`Client::health`].
 #[must_use = "does nothing until awaited"]
 #[derive(Debug, Clone)]
 pub struct HealthCheck {
-    client: Client,
-    timeout: Duration,
+    pub(in crate::connection) client: Client,
+    pub(in crate::connection) timeout: Duration,
 }
 
 impl HealthCheck {
-    pub(in crate::connection) fn new(client: Client, timeout: Duration) -> Self {
-        HealthCheck { client, timeout }
-    }
-
     /// Sets how long to wait for replies; `response_timeout` of the settings by default.
     ///
     /// With a shorter time, the check completes sooner, but a slow server can be reported as dead.
@@ -45,9 +39,7 @@ impl HealthCheck {
             servers.push((shard.primary, NodePart::Primary));
             servers.extend(shard.replicas.into_iter().map(|replica| (replica, NodePart::Replica)));
         }
-        let (clock, manager) = (&core.clock, &core.subscriptions);
-        let nodes = servers.into_iter().map(|(server, part)| ping(server, part, self.timeout, clock, manager));
-        let nodes = join_all(nodes).await;
+        let nodes = join_all(servers.into_iter().map(|(server, part)| ping(core, server, part, self.timeout))).await;
         let stats = self.client.stats();
         Health {
             nodes,
@@ -75,12 +67,11 @@ pub struct Health {
     /// The known nodes, each primary followed by its replicas. While no node is known, one entry
     /// says why.
     pub nodes: Vec<NodeHealth>,
-    /// The reason why no node reports which server is the primary; `None` if a node reports it.
-    /// While this is set, the client cannot detect a failover.
+    /// The reason why no node reports the primary; `None` if a node reports the primary. While a
+    /// reason is set, the client cannot detect a failover.
     ///
-    /// The value is set only in deployments with sentinels or a list of nodes. It is cleared when a
-    /// node reports the primary again. While it is set, requests to the last known primary can
-    /// still succeed.
+    /// A reason is set only in deployments with sentinels or a list of nodes. Even then, requests
+    /// to the last known primary can still succeed.
     pub trouble: Option<String>,
     /// Number of holds that are valid by the local clock.
     pub held: usize,
@@ -162,16 +153,10 @@ impl NodeHealth {
     }
 }
 
-async fn ping(
-    server: Arc<dyn Server>,
-    part: NodePart,
-    timeout: Duration,
-    clock: &Clock,
-    manager: &SubscriptionManager,
-) -> NodeHealth {
-    let sent = clock.now();
+async fn ping(core: &Core, server: Arc<dyn Server>, part: NodePart, timeout: Duration) -> NodeHealth {
+    let sent = core.clock.now();
     let answer = tokio::time::timeout(timeout, server.call_one(Request::command("PING"))).await;
-    let now = clock.now();
+    let now = core.clock.now();
     let trouble = match answer {
         Ok(Ok(_)) => None,
         // A refusal counts as an answer, too. Only a temporary refusal (such as LOADING) does not.
@@ -182,7 +167,7 @@ async fn ping(
         Err(_) => Some(format!("no answer within {timeout:?}")),
     };
     let epoch = server.current_connection_id();
-    let subscriptions = manager.counts_at(server.id());
+    let subscriptions = core.subscriptions.counts_at(server.id());
     NodeHealth {
         node: server.id().clone(),
         part,

@@ -4,7 +4,6 @@
 //! [`ClientReport`], at the reply channel of the question. Notices are read even while an answer is
 //! being prepared, because a notice may report that a hold was taken over by force.
 
-use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -197,23 +196,7 @@ fn cut<T: Serialize>(list: &mut Vec<T>, most: usize, left: &mut usize) -> bool {
 
 /// Returns the length of a value as JSON.
 fn json_len(value: &impl Serialize) -> usize {
-    struct Count(usize);
-
-    impl io::Write for Count {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0 += bytes.len();
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    let mut count = Count(0);
-    // This cannot fail: a report has only texts, numbers and lists.
-    let _ = serde_json::to_writer(&mut count, value);
-    count.0
+    serde_json::to_vec(value).map_or(0, |json| json.len())
 }
 
 #[cfg(test)]

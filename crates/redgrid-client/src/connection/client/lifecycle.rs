@@ -21,17 +21,17 @@ const RUNTIME_ENDED: &str = "the Tokio runtime in which the client was created h
 pub struct Lifecycle(watch::Sender<Life>);
 
 #[derive(Debug, Default)]
-struct Life {
+pub(in crate::connection) struct Life {
     /// Whether a shutdown was requested, or the last handle was dropped.
     is_requested: bool,
     /// When the shutdown stops waiting for releases; `None` while the client is open.
     closes_by: Option<Instant>,
     /// Whether the shutdown has begun. If so, new requests are rejected.
-    is_closed: bool,
+    pub(in crate::connection) is_closed: bool,
     /// Whether the client has ended. It then sends no more requests.
-    is_over: bool,
+    pub(in crate::connection) is_over: bool,
     /// Whether everything was released in time; known when the shutdown has ended.
-    is_clean: Option<bool>,
+    pub(in crate::connection) is_clean: Option<bool>,
 }
 
 impl Default for Lifecycle {
@@ -48,16 +48,8 @@ impl Lifecycle {
         });
     }
 
-    pub(in crate::connection) fn close(&self) {
-        self.0.send_modify(|life| life.is_closed = true);
-    }
-
-    pub(in crate::connection) fn set_over(&self) {
-        self.0.send_modify(|life| life.is_over = true);
-    }
-
-    pub(in crate::connection) fn finish(&self, is_clean: bool) {
-        self.0.send_modify(|life| life.is_clean = Some(is_clean));
+    pub(in crate::connection) fn update(&self, change: impl FnOnce(&mut Life)) {
+        self.0.send_modify(change);
     }
 
     /// Records that the runtime of the client's tasks has ended. Returns false if the shutdown had
@@ -110,17 +102,17 @@ impl Lifecycle {
         let _ = self.0.subscribe().wait_for(is_reached).await;
     }
 
-    /// Returns the error of a request to a client that has ended.
+    /// Returns the error with which requests fail once the client is closing or has ended.
     ///
-    /// The error distinguishes a shutdown from a runtime that ended.
+    /// If a shutdown was requested or the last handle was dropped, the error is
+    /// [`ServerError::ShuttingDown`]. Otherwise the error says that the runtime of the client's
+    /// tasks has ended.
     pub fn why(&self) -> ServerError {
-        match self.0.borrow().is_requested {
-            true => ServerError::ShuttingDown,
-            false => ServerError::not_sent(RUNTIME_ENDED),
-        }
+        let is_requested = self.0.borrow().is_requested;
+        if is_requested { ServerError::ShuttingDown } else { ServerError::not_sent(RUNTIME_ENDED) }
     }
 
-    /// Returns the error of a request if the client has ended; see [`Lifecycle::why`].
+    /// Returns [`Lifecycle::why`] if the client has ended, and `None` otherwise.
     pub(in crate::connection) fn error(&self) -> Option<ServerError> {
         let is_over = self.0.borrow().is_over;
         is_over.then(|| self.why())

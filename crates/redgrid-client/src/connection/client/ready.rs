@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::Client;
@@ -82,12 +83,10 @@ async fn ready(core: &Core) -> Result<(), ServerError> {
         };
         let refused = async {
             let mut refusals: FuturesUnordered<_> = primaries.iter().map(refusal_of).collect();
-            while let Some(refused) = refusals.next().await {
-                if let Some(refused) = refused {
-                    return refused;
-                }
+            match refusals.next().await {
+                Some(refused) => refused,
+                None => std::future::pending().await,
             }
-            std::future::pending().await
         };
         tokio::select! {
             biased;
@@ -106,14 +105,7 @@ pub(crate) async fn refused(core: &Core) -> ServerError {
     loop {
         let primaries = core.topology.primaries();
         let by_all = async {
-            let mut last = None;
-            for server in &primaries {
-                last = refusal_of(server).await;
-                if last.is_none() {
-                    break;
-                }
-            }
-            match last {
+            match join_all(primaries.iter().map(refusal_of)).await.pop() {
                 Some(refused) => refused,
                 None => std::future::pending().await,
             }
@@ -125,10 +117,14 @@ pub(crate) async fn refused(core: &Core) -> ServerError {
     }
 }
 
-/// Waits for the error that makes waiting for a server useless. Returns `None` if the server is
+/// Waits for the error that makes waiting for a server useless. Never completes if the server is
 /// closed first.
-async fn refusal_of(server: &Arc<dyn Server>) -> Option<ServerError> {
-    server.refusal().wait_for(Option::is_some).await.ok().and_then(|refused| refused.clone())
+async fn refusal_of(server: &Arc<dyn Server>) -> ServerError {
+    let refused = server.refusal().wait_for(Option::is_some).await.ok().and_then(|refused| refused.clone());
+    match refused {
+        Some(refused) => refused,
+        None => std::future::pending().await,
+    }
 }
 
 /// Why a client is not ready.

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::sync::Notify;
 
-use crate::connection::{Core, Server};
+use crate::connection::{ClientStats, Core, Server};
 use crate::pubsub::ChannelEvent;
 use crate::report::ClientReport;
 use crate::sync::Mutex;
@@ -48,20 +48,9 @@ pub trait Service: Any + Send + Sync {
     /// Returns the names that are held, without waiting for a mutex.
     fn held_names(&self) -> Vec<String>;
 
-    /// Returns the numbers of holds and waiting requests, for tests and diagnosis.
-    fn stats(&self) -> ServiceStats;
-}
-
-/// The numbers of a service, as in [`ClientStats`](crate::ClientStats).
-#[derive(Default)]
-// Not `#[non_exhaustive]`: only redgrid-core uses it.
-pub struct ServiceStats {
-    /// Names that are held, awaited or being released.
-    pub names: usize,
-    /// Holds that are valid by the local clock, and permits.
-    pub holds: usize,
-    /// Requests that wait in this process.
-    pub waiting: usize,
+    /// Returns the numbers of names, holds and waiting requests, for tests and diagnosis. The
+    /// client fills in the number of channels.
+    fn stats(&self) -> ClientStats;
 }
 
 /// The slot of a client for its service.
@@ -168,8 +157,8 @@ mod tests {
             Vec::new()
         }
 
-        fn stats(&self) -> ServiceStats {
-            ServiceStats::default()
+        fn stats(&self) -> ClientStats {
+            ClientStats::default()
         }
     }
 

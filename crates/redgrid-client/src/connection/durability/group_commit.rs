@@ -84,9 +84,9 @@ impl GroupCommit {
             if group.iter().any(|member| member.since.run_id != epoch.run_id) {
                 let elsewhere = CommitError::unproven("the commit connection now leads to another server process");
                 settle_some(&mut group, |member| (member.since.run_id != epoch.run_id).then(|| Err(elsewhere.clone())));
-                // Either the commit connection or the connection of the reply is outdated. In both
-                // cases the commit connection is replaced. This disturbs no other requests: only
-                // commits use that connection.
+                // Either the commit connection is outdated, or the connection on which the member's
+                // write was answered (`since`). In both cases the commit connection is replaced.
+                // This disturbs no other requests, because only commits use the commit connection.
                 self.link.renew();
                 continue;
             }
@@ -97,8 +97,8 @@ impl GroupCommit {
                 wait: self.wait_for(by),
                 history: self.commands.history(),
             };
-            // The time limit is the timeout of the WAIT plus one slice for the transfer. When it
-            // has passed, the connection is treated as dead.
+            // The time limit is the timeout of the WAIT plus one slice for the transfer. Without a
+            // reply within this limit, the connection is treated as dead.
             let link = Arc::clone(&self.link);
             let response = tokio::time::timeout(wait_command.wait + self.slice, wait_command.send(&link));
             let Ok(answer) = self.meanwhile(response).await else {
@@ -170,9 +170,9 @@ impl GroupCommit {
     /// Runs `work`. Until `work` completes, this method also queues new waiters, and answers queued
     /// waiters at their deadline.
     ///
-    /// An answer at the deadline reports zero acknowledgements: a queued waiter belongs to a later
-    /// group. The write of that group has not been sent, so no replica can have acknowledged it. It
-    /// is not sent before the present group is done, and that group still lacks acknowledgements.
+    /// An answer at the deadline reports zero acknowledgements: replicas acknowledge the write of a
+    /// whole group, and a queued waiter belongs to the next group. That group sends its write only
+    /// after the current group is done. So no replica has acknowledged that write yet.
     async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let mut first = self.queue.iter().map(|member| member.by).min().unwrap_or(Instant::MAX);

@@ -33,7 +33,7 @@ pub(super) enum Failure {
     Changed,
     Refused {
         error: ServerError,
-        /// Whether the write was refused. Only the write depends on the tag.
+        /// Whether the write was refused, and not the WAIT or the INFO.
         writing: bool,
     },
 }
@@ -83,12 +83,9 @@ fn answer(answers: &mut impl Iterator<Item = Result<Reply, ServerError>>) -> Res
 
 impl Failure {
     fn of(error: ServerError, writing: bool) -> Self {
-        match error {
-            ServerError::NotSent { .. }
-            | ServerError::Unauthorized { .. }
-            | ServerError::ShuttingDown
-            | ServerError::Unknown { .. } => Failure::Contact(error),
-            ServerError::Refused { .. } | ServerError::Decode { .. } => Failure::Refused { error, writing },
+        if error.is_not_sent() || error.is_unknown() {
+            return Failure::Contact(error);
         }
+        Failure::Refused { error, writing }
     }
 }

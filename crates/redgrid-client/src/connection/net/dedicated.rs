@@ -37,7 +37,7 @@ use crate::error::{Code, ServerError};
 pub(crate) struct DedicatedConnection {
     connections: Arc<Connections>,
     /// The connections for requests. `None` if this connection need not lead to the same process as
-    /// they do.
+    /// the connections for requests.
     request_pool: Option<Arc<ConnectionPool>>,
     link: OnceLock<Arc<Connection>>,
     in_use: Arc<tokio::sync::Mutex<()>>,
@@ -155,12 +155,8 @@ impl DedicatedConnection {
             // them, because EXEC is not sent.
             let alone = matches!(began.last(), Some(Err(ServerError::Refused { .. })))
                 && queued.iter().any(|answer| !matches!(answer, Err(ServerError::Refused { .. })));
-            return Err(match alone {
-                true => ServerError::unknown(format!(
-                    "the commands of a transaction may have been executed one by one: {error}"
-                )),
-                false => nothing(error),
-            });
+            let text = format!("the commands of a transaction may have been executed one by one: {error}");
+            return Err(if alone { ServerError::unknown(text) } else { nothing(error) });
         }
         if let Some(at) = queued.iter().position(|answer| !is_queued(answer)) {
             forget(link).await;

@@ -112,15 +112,8 @@ async fn race(addresses: Vec<SocketAddr>, limit: Duration) -> io::Result<TcpStre
 fn interleaved(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
     let (ones, others): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|address| address.is_ipv6() == first_is_v6);
-    let mut ordered = Vec::with_capacity(ones.len() + others.len());
-    let (mut ones, mut others) = (ones.into_iter(), others.into_iter());
-    loop {
-        let (one, other) = (ones.next(), others.next());
-        if one.is_none() && other.is_none() {
-            return ordered;
-        }
-        ordered.extend(one.into_iter().chain(other));
-    }
+    let most = ones.len().max(others.len());
+    (0..most).flat_map(|at| [ones.get(at), others.get(at)]).flatten().copied().collect()
 }
 
 #[cfg(test)]

@@ -24,10 +24,7 @@ mod with {
     use crate::sync::Mutex;
 
     /// TLS state that all connections of a client share: certificates, and sessions to resume.
-    #[derive(Clone)]
-    pub(crate) struct Encryption(Arc<Shared>);
-
-    struct Shared {
+    pub(crate) struct Encryption {
         tls: Tls,
         current: Mutex<Current>,
         /// Locked while the files are read, so that reads never overlap. Thus a slow read cannot
@@ -50,7 +47,7 @@ mod with {
         /// # Errors
         ///
         /// [`ConfigError`] names the setting, and the file if there is one.
-        pub(crate) fn of(config: &Config) -> Result<Option<Self>, ConfigError> {
+        pub(crate) fn of(config: &Config) -> Result<Option<Arc<Self>>, ConfigError> {
             let Some(tls) = &config.access.tls else { return Ok(None) };
             let wrong = |Wrong { setting, expected }| ConfigError::Value { origin: config.origin(setting), expected };
             if let Some(name) = &tls.server_name {
@@ -66,9 +63,8 @@ mod with {
                     (pems.client_config().map_err(wrong)?, tls.has_files().then_some(pems))
                 }
             };
-            let current = Current { connector: connector(client), pems, trouble: None };
-            let (current, reading) = (Mutex::new(current), Arc::default());
-            Ok(Some(Encryption(Arc::new(Shared { tls: tls.clone(), current, reading }))))
+            let current = Mutex::new(Current { connector: Arc::new(client).into(), pems, trouble: None });
+            Ok(Some(Arc::new(Encryption { tls: tls.clone(), current, reading: Arc::default() })))
         }
 
         /// Encrypts a stream to the server `host`.
@@ -76,9 +72,9 @@ mod with {
         /// The server's certificate must be valid for the configured `server_name` or, without this
         /// setting, for `host`.
         pub(crate) async fn encrypt(&self, stream: Box<dyn Stream>, host: &str) -> io::Result<Box<dyn Stream>> {
-            let name = self.0.tls.server_name.as_deref().unwrap_or(host).to_owned();
+            let name = self.tls.server_name.as_deref().unwrap_or(host).to_owned();
             let name = ServerName::try_from(name).map_err(io::Error::other)?;
-            let connector = self.0.current.lock().connector.clone();
+            let connector = self.current.lock().connector.clone();
             Ok(Box::new(connector.connect(name, stream).await?))
         }
 
@@ -91,11 +87,11 @@ mod with {
         ///
         /// The future can be dropped at any time. A read that has begun then continues in the
         /// background, and the next read waits for its end.
-        pub(crate) async fn refresh(&self) {
-            if self.0.current.lock().pems.is_none() {
+        pub(crate) async fn refresh(self: &Arc<Self>) {
+            if self.current.lock().pems.is_none() {
                 return;
             }
-            let shared = Arc::clone(&self.0);
+            let shared = Arc::clone(self);
             let reading = Arc::clone(&shared.reading).lock_owned().await;
             // A blocking thread reads the files, because they may be on a slow disk or on another
             // machine.
@@ -105,13 +101,7 @@ mod with {
             });
             let _ = read.await;
         }
-    }
 
-    fn connector(client: ClientConfig) -> TlsConnector {
-        Arc::new(client).into()
-    }
-
-    impl Shared {
         fn read_again(&self) {
             let changed = Pems::read(&self.tls).and_then(|pems| {
                 if self.current.lock().pems.as_ref() == Some(&pems) {
@@ -123,7 +113,7 @@ mod with {
             match changed {
                 Ok(None) => current.trouble = None,
                 Ok(Some((client, pems))) => {
-                    *current = Current { connector: connector(client), pems: Some(pems), trouble: None };
+                    *current = Current { connector: Arc::new(client).into(), pems: Some(pems), trouble: None };
                     tracing::info!("new connections use the certificates that the files have now");
                 }
                 Err(Wrong { setting, expected }) => {
@@ -145,15 +135,15 @@ mod with {
 
         use super::*;
 
-        fn encryption(tls: Tls) -> Encryption {
+        fn encryption(tls: Tls) -> Arc<Encryption> {
             let client = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
                 .with_safe_default_protocol_versions()
                 .unwrap()
                 .with_root_certificates(RootCertStore::empty())
                 .with_no_client_auth();
             let pems = Pems::read(&Tls::default()).ok();
-            let current = Current { connector: connector(client), pems, trouble: None };
-            Encryption(Arc::new(Shared { tls, current: Mutex::new(current), reading: Arc::default() }))
+            let current = Mutex::new(Current { connector: Arc::new(client).into(), pems, trouble: None });
+            Arc::new(Encryption { tls, current, reading: Arc::default() })
         }
 
         async fn in_time<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
@@ -185,16 +175,16 @@ mod with {
 #[cfg(not(feature = "tls"))]
 mod without {
     use std::io;
+    use std::sync::Arc;
 
     use crate::config::network::Stream;
     use crate::config::{Config, ConfigError};
 
     /// This type has no values: without the feature `tls`, no connection is encrypted.
-    #[derive(Clone)]
     pub(crate) enum Encryption {}
 
     impl Encryption {
-        pub(crate) fn of(config: &Config) -> Result<Option<Self>, ConfigError> {
+        pub(crate) fn of(config: &Config) -> Result<Option<Arc<Self>>, ConfigError> {
             if config.access.tls.is_none() {
                 return Ok(None);
             }

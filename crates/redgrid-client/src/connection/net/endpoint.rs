@@ -108,7 +108,7 @@ pub(crate) struct ConnectOptions {
     /// The credential provider, if there is one. It then replaces `username` and `password`.
     pub(crate) logins: Option<Arc<Logins>>,
     pub(crate) database: u8,
-    pub(crate) encryption: Option<Encryption>,
+    pub(crate) encryption: Option<Arc<Encryption>>,
     pub(crate) network: Arc<Network>,
 }
 
@@ -139,8 +139,7 @@ impl ConnectOptions {
             password: sentinel.password.clone(),
             logins: provider.map(|provider| Arc::new(Logins::new(provider, settings))),
             database: 0,
-            encryption: self.encryption.clone(),
-            network: Arc::clone(&self.network),
+            ..self.clone()
         }
     }
 }

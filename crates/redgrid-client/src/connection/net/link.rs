@@ -46,12 +46,15 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 /// Lower bound of [`suspicion_timeout`], for near servers: 100 ms.
 ///
-/// A live server nearby answers within a millisecond. Suspicion causes a topology refresh.
+/// A live server nearby answers within a millisecond. The bound is higher than that, because each
+/// suspicion causes a topology refresh.
 const SILENT: Duration = Duration::from_millis(100);
 
-/// Upper bound of [`suspicion_timeout`], for distant servers: 1 s. The round trip is measured by
-/// the fastest reply of the last 10 to 20 s. Without this bound, a server that answers everything
-/// slowly would not be suspected.
+/// Upper bound of [`suspicion_timeout`], for distant servers: 1 s.
+///
+/// The timeout grows with the round-trip time, which is the duration of the fastest exchange in the
+/// last 10 to 20 s. If a server answers every request slowly, this round-trip time is long. Without
+/// the upper bound, such a server would not be suspected.
 const LONGEST_SILENT: Duration = Duration::from_secs(1);
 
 /// Minimum number of round trips before a server is suspected: 4. A lost packet is retransmitted
@@ -208,7 +211,8 @@ impl Connection {
         let receiver = pipeline.leave(channels);
         // An error is ignored: in each case the channels are no longer subscribed. Either the
         // connection was lost, and its subscriptions with it. Or the server refused only the PING
-        // that follows the unsubscriptions.
+        // that follows the unsubscriptions. The queue of this connection is never full: see
+        // `Subscriber::end`.
         let _ = self.answer(&pipeline, receiver, outstanding).await;
     }
 

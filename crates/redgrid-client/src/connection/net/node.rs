@@ -125,12 +125,12 @@ impl Node {
             What::Command(name) => command.push(name.clone()),
             What::Script(body) => {
                 let (name, script) = match (whole, reading) {
-                    (false, false) => ("EVALSHA", body.sha().clone()),
-                    (false, true) => ("EVALSHA_RO", body.sha().clone()),
+                    (false, false) => ("EVALSHA", body.sha()),
+                    (false, true) => ("EVALSHA_RO", body.sha()),
                     (true, false) => ("EVAL", body.bytes()),
                     (true, true) => ("EVAL_RO", body.bytes()),
                 };
-                command.extend([name.into(), script, key_count()]);
+                command.extend([name.into(), script.clone(), key_count()]);
             }
             What::Function { name, .. } => {
                 let function = if request.read_only { "FCALL_RO" } else { "FCALL" };

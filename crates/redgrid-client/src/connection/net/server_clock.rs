@@ -17,11 +17,13 @@ use crate::sync::Mutex;
 /// because the clocks may have drifted since.
 const DRIFT_PPM: u64 = 500;
 
-/// How long samples are collected before newer, lower samples can replace them: 10 s. A sample is
-/// the bound that one reply proves.
+/// The length of a window: 10 s. A sample is the bound that one reply proves.
 ///
-/// The best (highest) sample of a window is used, because its reply was the fastest. If the
-/// server's clock was set back, the estimate follows within two windows at the latest.
+/// Only the best (highest) sample of each window is kept, because its reply was the fastest. The
+/// estimate is the higher one of two samples: that of the current window and that of the previous
+/// window. If the server's clock was set back, all new samples are lower than the old ones. The
+/// estimate then follows within two windows at the latest, because both kept samples are new by
+/// then.
 const WINDOW: Duration = Duration::from_secs(10);
 
 /// Tolerance for detecting that the server's clock was set back: 1000 µs. An exchange proves an
@@ -44,8 +46,8 @@ pub struct ServerClock {
 #[derive(Debug, Default, Clone, Copy)]
 struct Samples {
     best: Option<Sample>,
-    /// The best sample of the previous window. It is still used, so that the estimate does not
-    /// start over with each window.
+    /// The best sample of the previous window. This sample is still used, so that the estimate does
+    /// not start over with each window.
     former: Option<Sample>,
     since: Option<Instant>,
     /// When a step back of the server's clock was last detected, and the sum of such steps. An

@@ -28,7 +28,7 @@ const CONNECTING: Duration = Duration::from_millis(250);
 pub(crate) struct Subscriptions {
     connections: Arc<Connections>,
     /// The id of the connections for requests. A connection for subscriptions is replaced if it
-    /// leads to another server process than they do.
+    /// leads to another server process than the connections for requests.
     commands: watch::Receiver<Option<ConnectionId>>,
     pushes: Pushes,
     messages: Arc<Subscriber>,
@@ -178,8 +178,12 @@ impl Subscriber {
             ChannelKind::Patterns => "punsubscribe",
             ChannelKind::Sharded => return self.link.leave_sharded(channels).await,
         };
-        // An error is ignored: its usual cause is that the connection was lost, and its
-        // subscriptions with it.
+        // An error is ignored, because no subscription stays behind. If the connection was lost,
+        // its subscriptions have ended with it. A late answer means that the command was sent, or
+        // is still in the queue of the connection. That queue is never full: one task for each node
+        // subscribes and unsubscribes, and waits for the answers to some hundred commands at most.
+        // There is one exception: for a user without the permission to unsubscribe, the
+        // subscription lasts until the connection ends, and its messages are ignored.
         let _ = self.link.send_channels(command, channels).await;
     }
 

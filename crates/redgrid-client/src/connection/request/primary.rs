@@ -20,8 +20,8 @@ use crate::error::{ServerError, after_unanswered};
 /// The result of a request at each node to which it was sent.
 pub type ByNode<T> = Vec<(NodeId, Result<T, ServerError>)>;
 
-/// A node that was a primary when the caller requested the primaries. A node that replaces it is
-/// represented by another `Primary`.
+/// A node that was a primary when the caller requested the list of primaries. A node that replaces
+/// this node has a `Primary` of its own.
 #[derive(Clone)]
 pub struct Primary {
     server: Arc<dyn Server>,
@@ -34,8 +34,8 @@ impl Primary {
         self.server.id()
     }
 
-    /// Returns the slots that the node served when the caller requested the primaries, in order.
-    /// Outside a cluster, the node serves every key, and the list is empty.
+    /// Returns the slots of the node in ascending order, as they were when the caller requested the
+    /// list of primaries. Outside a cluster, the node serves every key, and the result is empty.
     pub fn slots(&self) -> &[RangeInclusive<u16>] {
         &self.slots
     }
@@ -55,7 +55,12 @@ impl fmt::Debug for Primary {
 impl Core {
     /// Returns whether a node is still a primary.
     pub fn is_primary(&self, primary: &Primary) -> bool {
-        decides(self, &primary.server)
+        self.decides(&primary.server)
+    }
+
+    /// Returns whether a server is a primary.
+    pub(in crate::connection) fn decides(&self, server: &Arc<dyn Server>) -> bool {
+        self.topology.primaries().iter().any(|primary| is_same(primary, server))
     }
 
     /// Returns the current primaries. If they are unknown, waits for them until `until`.
@@ -89,7 +94,7 @@ impl Core {
     /// Sends a request to a primary, and retries it while the node is still a primary.
     pub async fn run_at(&self, primary: &Primary, request: Request, until: Instant) -> Result<Reply, ServerError> {
         self.is_open()?;
-        send_to(self, &primary.server, request, until).await
+        self.send_to(&primary.server, request, until).await
     }
 
     /// Sends a request to every primary concurrently.
@@ -100,84 +105,71 @@ impl Core {
     ) -> Result<ByNode<T>, ServerError> {
         let primaries = self.primaries_until(until).await?;
         let responses = primaries.iter().map(async |primary| {
-            let answer = send_to(self, &primary.server, request.clone(), until).await.and_then(Reply::into_typed);
+            let answer = self.send_to(&primary.server, request.clone(), until).await.and_then(Reply::into_typed);
             (primary.id().clone(), answer)
         });
         Ok(join_all(responses).await)
     }
 
-    fn is_open(&self) -> Result<(), ServerError> {
-        match self.life.closes_by() {
-            Some(_) => Err(self.life.why()),
-            None => Ok(()),
-        }
+    /// Sends a request to one node until the request is finally answered, the node stops being a
+    /// primary, or `until` has passed.
+    ///
+    /// A refused login or the beginning of a shutdown ends the attempts at once. An error from
+    /// [`Server::refusal`] also ends the attempts, provided that every transmission was answered
+    /// and the request uses no dedicated connection.
+    async fn send_to(&self, server: &Arc<dyn Server>, request: Request, until: Instant) -> Result<Reply, ServerError> {
+        let request = Arc::new(request);
+        // Number of transmissions without a reply. Each may have been executed, whatever the reply
+        // to a later transmission says.
+        let mut unanswered = 0;
+        let result = loop {
+            let replaced = || format!("{} is no longer a primary", server.id());
+            if !self.decides(server) {
+                break Err(ServerError::not_sent(replaced()));
+            }
+            let sent = self.clock.now();
+            let error = match server.ask(&request, sent + self.settings.response_timeout).await {
+                Ok(_) if !self.decides(server) => break Err(ServerError::unknown(replaced())),
+                Ok(reply) => {
+                    let received = self.clock.now();
+                    server.time().observe_round_trip(sent, received);
+                    count::answered(server.id(), received.since(sent));
+                    break Ok(reply);
+                }
+                Err(error) => error,
+            };
+            if is_doubtful(&error) {
+                self.topology.suspect(TopologyHint::Node(server.id().clone()));
+            }
+            // A refusal concerns the shared connections, not a dedicated one.
+            let heeds_refusal = unanswered == 0 && !request.dedicated;
+            let again = match &error {
+                ServerError::NotSent { .. } => match server.refusal().borrow().clone() {
+                    Some(lasting) if heeds_refusal => break Err(lasting),
+                    _ => true,
+                },
+                ServerError::Refused { code, message } => code.is_passing() && request.is_servers_own(message),
+                ServerError::Unknown { .. } => {
+                    unanswered += 1;
+                    request.is_idempotent() && unanswered <= self.settings.retries
+                }
+                ServerError::Unauthorized { .. } | ServerError::ShuttingDown | ServerError::Decode { .. } => false,
+            };
+            if !again || !pause(self, server, &request, until).await {
+                let is_down = matches!(error, ServerError::NotSent { .. }) && server.current_connection_id().is_none();
+                // The reason why the server is unreachable may be known by now.
+                break Err(if is_down && !request.dedicated { server.unreached() } else { error });
+            }
+        };
+        let result = result.map_err(|error| if unanswered > 0 { after_unanswered(error) } else { error });
+        count::request_ended(&result);
+        result
     }
-}
 
-fn decides(core: &Core, server: &Arc<dyn Server>) -> bool {
-    core.topology.primaries().iter().any(|primary| is_same(primary, server))
-}
-
-/// Sends a request to one node until the request is finally answered, the node stops being a
-/// primary, or `until` has passed.
-///
-/// A refused login or the beginning of a shutdown ends the attempts at once. An error from
-/// [`Server::refusal`] also ends the attempts, provided that every transmission was answered and
-/// the request uses no dedicated connection.
-async fn send_to(
-    core: &Core,
-    server: &Arc<dyn Server>,
-    request: Request,
-    until: Instant,
-) -> Result<Reply, ServerError> {
-    let request = Arc::new(request);
-    // Number of transmissions without a reply. Each may have been executed, whatever the reply to a
-    // later transmission says.
-    let mut unanswered = 0;
-    let error = loop {
-        let replaced = || format!("{} is no longer a primary", server.id());
-        if !decides(core, server) {
-            break ServerError::not_sent(replaced());
-        }
-        let sent = core.clock.now();
-        let error = match server.ask(&request, sent + core.settings.response_timeout).await {
-            Ok(_) if !decides(core, server) => break ServerError::unknown(replaced()),
-            Ok(reply) => {
-                let received = core.clock.now();
-                server.time().observe_round_trip(sent, received);
-                count::answered(server.id(), received.since(sent));
-                let result = Ok(reply);
-                count::request_ended(&result);
-                return result;
-            }
-            Err(error) => error,
-        };
-        if is_doubtful(&error) {
-            core.topology.suspect(TopologyHint::Node(server.id().clone()));
-        }
-        // A refusal concerns the shared connections, not a dedicated one.
-        let heeds_refusal = unanswered == 0 && !request.dedicated;
-        let again = match &error {
-            ServerError::NotSent { .. } => match server.refusal().borrow().clone() {
-                Some(lasting) if heeds_refusal => break lasting,
-                _ => true,
-            },
-            ServerError::Refused { code, message } => code.is_passing() && request.is_servers_own(message),
-            ServerError::Unknown { .. } => {
-                unanswered += 1;
-                request.is_idempotent() && unanswered <= core.settings.retries
-            }
-            ServerError::Unauthorized { .. } | ServerError::ShuttingDown | ServerError::Decode { .. } => false,
-        };
-        if !again || !pause(core, server, &request, until).await {
-            let is_down = matches!(error, ServerError::NotSent { .. }) && server.current_connection_id().is_none();
-            // The reason why the server is unreachable may be known by now.
-            break if is_down && !request.dedicated { server.unreached() } else { error };
-        }
-    };
-    let result = Err(if unanswered > 0 { after_unanswered(error) } else { error });
-    count::request_ended(&result);
-    result
+    /// Returns an error once the client has begun to shut down.
+    pub(crate) fn is_open(&self) -> Result<(), ServerError> {
+        if self.life.closes_by().is_some() { Err(self.life.why()) } else { Ok(()) }
+    }
 }
 
 /// Waits for the retry delay and then for a connection. The wait ends early if the topology

@@ -55,16 +55,6 @@ impl Progress {
         let _ = self.step(Self::SENT, Self::NOT_SENT);
     }
 
-    /// Notes that the last transmission arrived too late and did nothing.
-    ///
-    /// `repeated` is true if an earlier transmission may have been executed.
-    pub(in crate::connection) fn arrived_late(&self, repeated: bool) {
-        match repeated {
-            true => self.unanswered(),
-            false => self.not_done(),
-        }
-    }
-
     /// Notes that nothing was executed and no transmission is in flight.
     ///
     /// The next transmission is treated like the first one.

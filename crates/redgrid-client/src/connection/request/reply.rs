@@ -42,8 +42,13 @@ impl Reply {
         T::from_reply(self)
     }
 
+    /// Returns the error of a reply that does not fit its type. A reply that is an error is
+    /// returned as that error.
     pub(crate) fn misfit(self, expected: &'static str) -> ServerError {
-        ServerError::Decode { expected, got: self.to_string() }
+        match self {
+            Reply::Error(error) => error,
+            other => ServerError::Decode { expected, got: other.to_string() },
+        }
     }
 }
 
@@ -67,33 +72,21 @@ impl fmt::Display for Reply {
                 Ok(text) if text.len() <= SHOWN_TEXT => write!(f, "{text:?}"),
                 _ => write!(f, "{} bytes", bytes.len()),
             },
-            Reply::Array(elements) => {
-                f.write_str("[")?;
-                listed(f, elements.iter(), |f, element| element.fmt(f))?;
-                f.write_str("]")
-            }
+            Reply::Array(elements) => write!(f, "[{}]", listed(elements.iter().map(Reply::to_string))),
             Reply::Map(pairs) => {
-                f.write_str("{")?;
-                listed(f, pairs.iter(), |f, (key, value)| write!(f, "{key}: {value}"))?;
-                f.write_str("}")
+                write!(f, "{{{}}}", listed(pairs.iter().map(|(key, value)| format!("{key}: {value}"))))
             }
         }
     }
 }
 
-fn listed<T>(
-    f: &mut fmt::Formatter<'_>,
-    elements: impl ExactSizeIterator<Item = T>,
-    show: impl Fn(&mut fmt::Formatter<'_>, T) -> fmt::Result,
-) -> fmt::Result {
-    let more = elements.len().saturating_sub(SHOWN_ELEMENTS);
-    for (nth, element) in elements.take(SHOWN_ELEMENTS).enumerate() {
-        if nth > 0 {
-            f.write_str(", ")?;
-        }
-        show(f, element)?;
+/// Joins the first elements of a list, and the number of the others.
+fn listed(mut elements: impl ExactSizeIterator<Item = String>) -> String {
+    let mut shown: Vec<_> = elements.by_ref().take(SHOWN_ELEMENTS).collect();
+    if elements.len() > 0 {
+        shown.push(format!("and {} more", elements.len()));
     }
-    if more > 0 { write!(f, ", and {more} more") } else { Ok(()) }
+    shown.join(", ")
 }
 
 /// A type to which a [`Reply`] can be converted.
@@ -130,7 +123,6 @@ fn parsed<T: FromStr>(reply: Reply, expected: &'static str) -> Result<T, ServerE
             let number = std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok());
             number.ok_or_else(|| Reply::Bytes(text).misfit(expected))
         }
-        Reply::Error(error) => Err(error),
         other => Err(other.misfit(expected)),
     }
 }
@@ -171,7 +163,6 @@ impl FromReply for bool {
             Reply::Int(0) => Ok(false),
             Reply::Int(1) => Ok(true),
             Reply::Bytes(text) if &text[..] == b"OK" => Ok(true),
-            Reply::Error(error) => Err(error),
             other => Err(other.misfit("0 or 1")),
         }
     }
@@ -182,7 +173,6 @@ impl FromReply for Bytes {
         match reply {
             Reply::Bytes(bytes) => Ok(bytes),
             Reply::Int(n) => Ok(n.to_string().into()),
-            Reply::Error(error) => Err(error),
             other => Err(other.misfit("a string")),
         }
     }
@@ -209,7 +199,6 @@ impl<T: FromReply> FromReply for Vec<T> {
         match reply {
             Reply::Array(items) => items.into_iter().map(T::from_reply).collect(),
             Reply::Map(pairs) => pairs.into_iter().flat_map(|(k, v)| [k, v]).map(T::from_reply).collect(),
-            Reply::Error(error) => Err(error),
             other => Err(other.misfit("a list")),
         }
     }
@@ -219,22 +208,21 @@ impl<T: FromReply> FromReply for Vec<T> {
 /// return.
 impl<K: FromReply + Eq + Hash, V: FromReply> FromReply for HashMap<K, V> {
     fn from_reply(reply: Reply) -> Result<Self, ServerError> {
-        let pair = |(k, v)| Ok((K::from_reply(k)?, V::from_reply(v)?));
-        match reply {
-            Reply::Map(pairs) => pairs.into_iter().map(pair).collect(),
-            Reply::Array(items) if items.len() % 2 == 0 => {
-                let mut out = HashMap::with_capacity(items.len() / 2);
-                let mut items = items.into_iter();
-                while let (Some(k), Some(v)) = (items.next(), items.next()) {
-                    let (k, v) = pair((k, v))?;
-                    out.insert(k, v);
-                }
-                Ok(out)
-            }
-            Reply::Error(error) => Err(error),
-            other => Err(other.misfit("pairs")),
+        let is_flat = matches!(&reply, Reply::Array(items) if items.len() % 2 == 0);
+        if !is_flat && !matches!(reply, Reply::Map(_)) {
+            return Err(reply.misfit("pairs"));
         }
+        Ok(pairs(reply)?.into_iter().collect())
     }
+}
+
+/// Converts a RESP3 map, or a flat list of alternating keys and values.
+fn pairs<A: FromReply, B: FromReply>(reply: Reply) -> Result<Vec<(A, B)>, ServerError> {
+    let (mut flat, mut pairs) = (Vec::<Reply>::from_reply(reply)?.into_iter(), Vec::new());
+    while let (Some(one), Some(other)) = (flat.next(), flat.next()) {
+        pairs.push((A::from_reply(one)?, B::from_reply(other)?));
+    }
+    Ok(pairs)
 }
 
 /// Pairs in the server's order.
@@ -251,13 +239,7 @@ impl<A: FromReply, B: FromReply> FromReply for Pairs<A, B> {
             Reply::Array(pairs) if pairs.iter().all(|pair| matches!(pair, Reply::Array(_))) => {
                 pairs.into_iter().map(FromReply::from_reply).collect::<Result<_, _>>().map(Pairs)
             }
-            flat => {
-                let (mut flat, mut pairs) = (Vec::<Reply>::from_reply(flat)?.into_iter(), Vec::new());
-                while let (Some(one), Some(other)) = (flat.next(), flat.next()) {
-                    pairs.push((A::from_reply(one)?, B::from_reply(other)?));
-                }
-                Ok(Pairs(pairs))
-            }
+            flat => pairs(flat).map(Pairs),
         }
     }
 }
@@ -271,7 +253,6 @@ macro_rules! tuple_from_reply {
                         let mut items = items.into_iter();
                         Ok(($($part::from_reply(items.next().unwrap_or(Reply::Nil))?,)+))
                     }
-                    Reply::Error(error) => Err(error),
                     other => Err(other.misfit(concat!("a list of ", $len))),
                 }
             }

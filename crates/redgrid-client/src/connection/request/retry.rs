@@ -4,9 +4,7 @@
 //! A request that was not sent, or was refused for a temporary reason, is retried after a jittered
 //! pause. A request that may have been executed is sent again only if it is idempotent.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -14,7 +12,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::progress::{Obstacle, Progress};
 use super::send::RequestOutcome;
 use crate::clock::{Clock, Instant};
-use crate::connection::{Core, Request, Server, Topology, TopologyHint, is_same};
+use crate::connection::{Core, Request, Server, is_same};
 use crate::count;
 use crate::error::{Code, ServerError};
 
@@ -27,8 +25,8 @@ pub enum RetryPolicy {
     /// Sends the request again until its deadline. Releases use this policy, because a release must
     /// not be abandoned before its deadline.
     ToTheEnd,
-    /// Like `ToTheEnd`, for exactly-once requests. But a refused login ends the request if no
-    /// earlier transmission may still execute.
+    /// Like `ToTheEnd`, for exactly-once requests. But a refused login ends the request,
+    /// unless the server may still execute an earlier transmission.
     Once,
     /// Like `Once`, for several keys. The server answers TRYAGAIN while a migration has moved only
     /// some of the keys. That error is returned at once, because the caller can then send one
@@ -87,21 +85,24 @@ impl Tries {
     fn heeds_refusal(&self) -> bool {
         self.policy != RetryPolicy::ToTheEnd && self.unknowns == 0
     }
+}
 
-    /// Decides whether an unsuccessful transmission is the last one.
-    ///
-    /// Returns `Continue` if another transmission may follow after [`Tries::pause`].
-    pub(super) fn decide(
-        &mut self,
-        core: &Core,
-        request: &Request,
-        mut outcome: RequestOutcome,
-        limit: Instant,
-        progress: &Progress,
-    ) -> ControlFlow<RequestOutcome, RequestOutcome> {
+/// A request that is sent until it is finally answered.
+pub(super) struct Exchange<'a> {
+    pub(super) core: &'a Core,
+    pub(super) request: Arc<Request>,
+    pub(super) progress: &'a Progress,
+    pub(super) tries: Tries,
+}
+
+impl Exchange<'_> {
+    /// Returns whether another transmission may follow an unsuccessful one, after
+    /// [`Exchange::pause`].
+    pub(super) fn goes_on(&mut self, outcome: &mut RequestOutcome, limit: Instant) -> bool {
+        let Exchange { core, request, progress, tries } = self;
         let mut is_lasting = false;
         if matches!(outcome.result, Err(ServerError::NotSent { .. }))
-            && self.heeds_refusal()
+            && tries.heeds_refusal()
             && let Some(lasting) = outcome.by.refusal().borrow().clone()
         {
             (outcome.result, is_lasting) = (Err(lasting), true);
@@ -109,74 +110,63 @@ impl Tries {
         let again = match &outcome.result {
             Err(error @ ServerError::NotSent { .. }) => {
                 progress.not_done();
-                progress.waits(Some(match is_lasting {
-                    true => Obstacle::Error(error.clone()),
-                    false => Obstacle::Node(Arc::clone(&outcome.by)),
-                }));
+                let node = Obstacle::Node(Arc::clone(&outcome.by));
+                progress.waits(Some(if is_lasting { Obstacle::Error(error.clone()) } else { node }));
                 !is_lasting
             }
             Err(error @ ServerError::Unauthorized { .. }) => {
                 progress.refused(error);
-                !self.heeds_refusal()
+                !tries.heeds_refusal()
             }
             Err(ServerError::ShuttingDown) => {
                 progress.not_done();
                 false
             }
-            Err(ServerError::Refused { code: Code::TryAgain, .. }) if self.policy == RetryPolicy::Together => false,
+            Err(ServerError::Refused { code: Code::TryAgain, .. }) if tries.policy == RetryPolicy::Together => false,
             Err(error @ ServerError::Refused { code, message }) => {
                 progress.refused(error);
                 code.is_passing() && request.is_servers_own(message)
             }
             Err(ServerError::Unknown { .. }) => {
                 progress.unanswered();
-                self.unanswered = self.unanswered.max(Some(may_execute_until(limit, core.settings.response_timeout)));
-                self.unknowns += 1;
-                let first = *self.first.get_or_insert(outcome.sent);
-                let more = match self.policy {
+                tries.unanswered = tries.unanswered.max(Some(may_execute_until(limit, core.settings.response_timeout)));
+                tries.unknowns += 1;
+                let first = *tries.first.get_or_insert(outcome.sent);
+                let more = match tries.policy {
                     RetryPolicy::ToTheEnd | RetryPolicy::Once | RetryPolicy::Together => true,
-                    RetryPolicy::Retries => self.unknowns <= core.settings.retries,
+                    RetryPolicy::Retries => tries.unknowns <= core.settings.retries,
                     RetryPolicy::Within(window) => {
-                        self.unknowns <= core.settings.retries && outcome.received < first + window
+                        tries.unknowns <= core.settings.retries && outcome.received < first + window
                     }
                 };
                 request.is_idempotent() && more
             }
-            Ok(_) | Err(ServerError::Decode { .. }) => return ControlFlow::Continue(outcome),
+            Ok(_) | Err(ServerError::Decode { .. }) => return true,
         };
-        outcome.retransmission_ends = self.unanswered;
-        if !again || outcome.received >= self.until {
-            return ControlFlow::Break(outcome);
+        outcome.retransmission_ends = tries.unanswered;
+        if !again || outcome.received >= tries.until {
+            return false;
         }
-        if let Some(end) = core.life.error() {
-            // The outcome still shows, by `retransmission_ends`, that an earlier transmission may
-            // have executed.
-            outcome.result = Err(end);
-            return ControlFlow::Break(outcome);
-        }
-        ControlFlow::Continue(outcome)
+        let Some(end) = core.life.error() else { return true };
+        // The outcome still shows, by `retransmission_ends`, that an earlier transmission may have
+        // executed.
+        outcome.result = Err(end);
+        false
     }
 
     /// Waits until the next transmission may be sent, and returns `None`. Returns the final outcome
     /// if no time is left for another transmission.
-    pub(super) async fn pause(
-        &mut self,
-        core: &Core,
-        request: &Request,
-        mut outcome: RequestOutcome,
-        at_home: bool,
-        progress: &Progress,
-    ) -> Option<RequestOutcome> {
+    pub(super) async fn pause(&mut self, mut outcome: RequestOutcome, at_home: bool) -> Option<RequestOutcome> {
         let reason = count::retry_reason(&outcome.result);
         if matches!(outcome.result, Ok(_) | Err(ServerError::Decode { .. })) {
-            let last = self.too_late(core, outcome, progress).await;
+            let last = self.too_late(outcome).await;
             if last.is_none() {
                 count::retried(reason);
             }
             return last;
         }
-        pause(core, request.first_key(), (&outcome.by, at_home), self.heeds_refusal(), self.until).await;
-        if core.clock.now() < self.until {
+        self.wait(&outcome.by, at_home).await;
+        if self.core.clock.now() < self.tries.until {
             count::retried(reason);
             return None;
         }
@@ -187,22 +177,57 @@ impl Tries {
         Some(outcome)
     }
 
+    /// Waits until the next transmission may be sent, at most until the end of the request.
+    ///
+    /// If `server` is the primary of the key (`at_home`), waits for its connection. If the primary
+    /// is connected now, or if `server` is not the primary, the retry delay passes first. A
+    /// topology change or the end of the client ends the wait at once. If the request heeds
+    /// refusals, a refusal of this client by the server ends the wait, too.
+    async fn wait(&self, server: &Arc<dyn Server>, at_home: bool) {
+        let core = self.core;
+        let mut changes = core.topology.changes();
+        if at_home && !is_same(&core.topology.primary(self.request.first_key()), server) {
+            return;
+        }
+        let mut epoch = server.connection_id();
+        let is_up = epoch.borrow().is_some();
+        let wait = async {
+            if is_up || !at_home {
+                tokio::time::sleep(jittered(core.settings.retry_delay)).await;
+            }
+            // A request that was redirected to this node, or is a read, need not wait for a
+            // connection of this node: the next transmission chooses its node anew. If the node was
+            // closed permanently, no connection follows, so another event has to end the wait.
+            if at_home && epoch.wait_for(Option::is_some).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        let mut refusal = server.refusal();
+        tokio::select! {
+            () = wait => {}
+            Ok(()) = changes.changed() => {}
+            Ok(_) = refusal.wait_for(Option::is_some), if self.tries.heeds_refusal() => {}
+            () = core.life.over() => {}
+            () = core.clock.sleep_until(self.tries.until) => {}
+        }
+    }
+
     /// Handles a transmission that reached the server too late, and had no effect. An earlier
     /// transmission may have had an effect.
-    async fn too_late(
-        &mut self,
-        core: &Core,
-        mut outcome: RequestOutcome,
-        progress: &Progress,
-    ) -> Option<RequestOutcome> {
-        self.unknowns = 0;
-        progress.arrived_late(self.unanswered.is_some());
+    async fn too_late(&mut self, mut outcome: RequestOutcome) -> Option<RequestOutcome> {
+        let Exchange { core, progress, tries, .. } = self;
+        tries.unknowns = 0;
+        if tries.unanswered.is_some() {
+            progress.unanswered()
+        } else {
+            progress.not_done()
+        };
         let again = core.clock.now() + jittered(core.settings.retry_delay);
-        if again < self.until {
+        if again < tries.until {
             core.clock.sleep_until(again).await;
             return None;
         }
-        outcome.result = Err(match self.unanswered {
+        outcome.result = Err(match tries.unanswered {
             Some(_) => ServerError::unknown("the last copy of the request reached the server too late"),
             None => ServerError::not_sent("the request reached the server too late"),
         });
@@ -233,8 +258,8 @@ pub(super) async fn admitted<'a>(
         tokio::select! {
             biased;
             permit = limit.acquire() => permit.map_err(|_| waited()),
-            // The client's clock is not used here. To detect a suspend of the machine, it wakes
-            // each waiting caller every second, and very many callers may wait here.
+            // The client's clock is not used here. To detect a suspend of the machine, that clock
+            // wakes each waiting caller every second, and very many callers may wait here.
             () = tokio::time::sleep(until.since(clock.now())) => Err(waited()),
         }
     };
@@ -248,35 +273,6 @@ pub(super) async fn admitted<'a>(
     Ok(permit)
 }
 
-/// Waits, after an unanswered request, until the primary is replaced. Then waits for the time
-/// `grace`, in which the answer may still arrive.
-///
-/// Never completes if the request was redirected to another node (`sent_on`).
-pub(super) async fn replaced(
-    topology: &dyn Topology,
-    home: &Arc<dyn Server>,
-    is_replaced: impl Fn() -> bool,
-    grace: Duration,
-    sent_on: &AtomicBool,
-) {
-    let mut changes = topology.changes();
-    let mut suspected = false;
-    while !is_replaced() {
-        if !suspected && !home.answers() {
-            topology.suspect(TopologyHint::Silent(home.id().clone()));
-            suspected = true;
-        }
-        tokio::select! {
-            changed = changes.changed() => if changed.is_err() { std::future::pending::<()>().await },
-            () = tokio::time::sleep(grace), if !suspected => {}
-        }
-    }
-    tokio::time::sleep(grace).await;
-    if sent_on.load(Ordering::Relaxed) {
-        std::future::pending::<()>().await;
-    }
-}
-
 /// Returns the local time from which a transmission with this `limit` certainly cannot execute.
 /// This time is later than `limit` by a small margin.
 ///
@@ -286,50 +282,6 @@ pub(super) async fn replaced(
 /// released any more. The model (`redgrid-models`) shows this.
 pub fn may_execute_until(limit: Instant, window: Duration) -> Instant {
     limit + window / 1000 + Duration::from_millis(1)
-}
-
-/// Waits until the next transmission may be sent, at most until `until`.
-///
-/// If `server` is the primary of the key (`at_home`), waits for its connection. If the primary is
-/// connected now, or if `server` is not the primary, the retry delay passes first. A topology
-/// change or the end of the client ends the wait at once. If `heeds_refusal` is true, a refusal of
-/// this client by the server ends the wait, too.
-async fn pause(
-    core: &Core,
-    key: &[u8],
-    (server, at_home): (&Arc<dyn Server>, bool),
-    heeds_refusal: bool,
-    until: Instant,
-) {
-    let mut changes = core.topology.changes();
-    if at_home && !is_same(&core.topology.primary(key), server) {
-        return;
-    }
-    let mut epoch = server.connection_id();
-    let is_up = epoch.borrow().is_some();
-    let wait = async {
-        if is_up || !at_home {
-            tokio::time::sleep(jittered(core.settings.retry_delay)).await;
-        }
-        if !at_home {
-            // The request was redirected to this node, or is a read. The next transmission chooses
-            // its node anew, so it need not wait for a connection of this node.
-            return;
-        }
-        if epoch.wait_for(Option::is_some).await.is_err() {
-            // The node was closed permanently, so no connection follows. Another event has to end
-            // the wait.
-            std::future::pending::<()>().await;
-        }
-    };
-    let mut refusal = server.refusal();
-    tokio::select! {
-        () = wait => {}
-        Ok(()) = changes.changed() => {}
-        Ok(_) = refusal.wait_for(Option::is_some), if heeds_refusal => {}
-        () = core.life.over() => {}
-        () = core.clock.sleep_until(until) => {}
-    }
 }
 
 /// Returns a random duration, evenly distributed between 0.5 and 1.5 times `mean`.

@@ -2,12 +2,11 @@
 //!
 //! MOVED and ASK mean that nothing was executed, so following them is not a retransmission.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
-use super::send::Answer;
-use crate::clock::Instant;
-use crate::connection::{Request, Topology, TopologyHint};
+use super::send::{Answer, Transmission};
+use crate::config::Address;
+use crate::connection::{Request, TopologyHint};
 use crate::error::{Code, ServerError};
 
 /// Maximum number of redirects that one transmission follows. Usually there is only one. A slot
@@ -19,7 +18,7 @@ const MOST_HOPS: usize = 3;
 #[derive(Debug, PartialEq, Eq)]
 struct Redirection {
     slot: u16,
-    address: String,
+    address: Address,
     is_ask: bool,
 }
 
@@ -33,58 +32,53 @@ impl Redirection {
         // If a server does not know a host name to report, the host is empty or `?`. In that case,
         // `host` is used.
         let named = if matches!(named, "" | "?") { host } else { named };
-        Some(Redirection { slot, address: format!("{named}:{port}"), is_ask: *code == Code::Ask })
+        Some(Redirection { slot, address: Address::new(named, port.parse().ok()?), is_ask: *code == Code::Ask })
     }
 }
 
-/// Handles a transmission that failed: follows its redirects, up to [`MOST_HOPS`] of them.
-///
-/// Sets `sent_on` at the first redirect. A failure that may come from the wrong node triggers a
-/// topology refresh.
-pub(super) async fn follow(
-    topology: &dyn Topology,
-    mut answer: Answer,
-    request: &Arc<Request>,
-    limit: Instant,
-    sent_on: &AtomicBool,
-) -> Answer {
-    for hops in 0.. {
-        let Err(error) = &answer.result else { break };
-        let by = answer.by.id();
-        // A script can return the text of a redirect. Only redirects of the server itself are
-        // followed.
-        let own = !matches!(error, ServerError::Refused { message, .. } if !request.is_servers_own(message));
-        let redirection = Redirection::of(error, by.host()).filter(|_| own && hops < MOST_HOPS);
-        let Some(Redirection { slot, address, is_ask }) = redirection else {
-            if is_doubtful(error) {
-                topology.suspect(TopologyHint::Node(by.clone()));
+impl Transmission<'_> {
+    /// Handles a transmission that failed: follows its redirects, up to [`MOST_HOPS`] of them.
+    ///
+    /// Sets `sent_on` at the first redirect. A failure that may come from the wrong node triggers a
+    /// topology refresh.
+    pub(super) async fn follow(&self, mut answer: Answer) -> Answer {
+        for hops in 0.. {
+            let Err(error) = &answer.result else { break };
+            let by = answer.by.id();
+            // A script can return the text of a redirect. Only redirects of the server itself are
+            // followed.
+            let own = !matches!(error, ServerError::Refused { message, .. } if !self.request.is_servers_own(message));
+            let redirection = Redirection::of(error, by.host()).filter(|_| own && hops < MOST_HOPS);
+            let Some(Redirection { slot, address, is_ask }) = redirection else {
+                if is_doubtful(error) {
+                    self.topology.suspect(TopologyHint::Node(by.clone()));
+                }
+                break;
+            };
+            self.sent_on.store(true, Ordering::Relaxed);
+            let next = self.topology.at(&address);
+            if !is_ask {
+                self.topology.suspect(TopologyHint::Moved(slot, address));
             }
-            break;
-        };
-        sent_on.store(true, Ordering::Relaxed);
-        let next = topology.at(&address);
-        if !is_ask {
-            topology.suspect(TopologyHint::Moved(slot, address));
+            let Some(by) = next else { break };
+            let epoch = by.current_connection_id();
+            let result = match is_ask {
+                false => by.ask(self.request, self.limit).await,
+                true => by.call_asking(Request::clone(self.request).not_after(self.limit)).await,
+            };
+            answer = Answer { result, by, epoch, at_home: false };
         }
-        let Some(by) = next else { break };
-        let epoch = by.current_connection_id();
-        let result = match is_ask {
-            false => by.ask(request, limit).await,
-            true => by.call_asking(Request::clone(request).not_after(limit)).await,
-        };
-        answer = Answer { result, by, epoch, at_home: false };
+        answer
     }
-    answer
 }
 
 /// Returns whether an error may come from using the wrong node.
 pub(in crate::connection) fn is_doubtful(error: &ServerError) -> bool {
     match error {
-        ServerError::NotSent { .. } | ServerError::Unauthorized { .. } | ServerError::Unknown { .. } => true,
         ServerError::Refused { code, .. } => {
             matches!(code, Code::ReadOnly | Code::ClusterDown | Code::MasterDown | Code::Moved | Code::Ask)
         }
-        ServerError::Decode { .. } | ServerError::ShuttingDown => false,
+        error => !matches!(error, ServerError::Decode { .. } | ServerError::ShuttingDown),
     }
 }
 
@@ -112,16 +106,14 @@ mod tests {
     #[test]
     fn a_redirection_is_read_with_or_without_a_host() {
         let of = |message: &str| Redirection::of(&ServerError::refused(message), "here");
-        let moved = |slot, address: &str| Some(Redirection { slot, address: address.into(), is_ask: false });
-        assert_eq!(of("MOVED 3999 127.0.0.1:6381"), moved(3999, "127.0.0.1:6381"));
-        assert_eq!(of("MOVED 3999 :6381"), moved(3999, "here:6381"));
-        assert_eq!(of("MOVED 3999 ?:6381"), moved(3999, "here:6381"));
-        assert_eq!(
-            of("ASK 1 db.example:7"),
-            Some(Redirection { slot: 1, address: "db.example:7".into(), is_ask: true })
-        );
-        assert_eq!(of("MOVED 3999 ::1:6381"), moved(3999, "::1:6381"));
-        for other in ["ERR no", "MOVED", "MOVED x y", "MOVED 3999 nowhere", "ERR script: MOVED 1 a:1"] {
+        let at = |slot, host: &str| Some(Redirection { slot, address: Address::new(host, 6381), is_ask: false });
+        assert_eq!(of("MOVED 3999 127.0.0.1:6381"), at(3999, "127.0.0.1"));
+        assert_eq!(of("MOVED 3999 :6381"), at(3999, "here"));
+        assert_eq!(of("MOVED 3999 ?:6381"), at(3999, "here"));
+        let ask = Redirection { slot: 1, address: Address::new("db.example", 7), is_ask: true };
+        assert_eq!(of("ASK 1 db.example:7"), Some(ask));
+        assert_eq!(of("MOVED 3999 ::1:6381"), at(3999, "::1"));
+        for other in ["ERR no", "MOVED", "MOVED x y", "MOVED 3999 nowhere", "MOVED 1 a:x", "ERR script: MOVED 1 a:1"] {
             assert_eq!(of(other), None, "{other}");
         }
     }

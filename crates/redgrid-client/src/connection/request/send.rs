@@ -4,19 +4,19 @@
 //! This file has the code for a request that is answered at once. Everything else is in `retry`
 //! (further transmissions and the pauses before them) and in `route` (redirects).
 
-use std::ops::ControlFlow;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use super::progress::Progress;
-use super::retry::{RetryPolicy, Tries, admitted, replaced};
-use super::route::{follow, is_doubtful};
+use super::retry::{Exchange, RetryPolicy, Tries, admitted};
+use super::route::is_doubtful;
 use crate::clock::Instant;
 use crate::config::Durability;
 use crate::connection::link::suspicion_timeout;
 use crate::connection::slot::hash_tag;
-use crate::connection::{CommitError, ConnectionId, Core, Reply, Request, Server, Topology, is_same};
+use crate::connection::{CommitError, ConnectionId, Core, Reply, Request, Server, Topology, TopologyHint, is_same};
 use crate::count;
 use crate::error::ServerError;
 use crate::pinned::pinned;
@@ -79,14 +79,13 @@ impl Core {
         policy: RetryPolicy,
         progress: &'a Progress,
     ) -> Pin<Box<dyn Future<Output = RequestOutcome> + Send + 'a>> {
+        let mut exchange = Exchange { core: self, request, progress, tries: Tries::new(policy, until) };
         pinned(|| async move {
             let topology = &*self.topology;
-            let mut tries = Tries::new(policy, until);
             let outcome = loop {
-                let to = match request.reads {
-                    true => topology.reader(request.first_key()),
-                    false => topology.primary(request.first_key()),
-                };
+                let request = &exchange.request;
+                let key = request.first_key();
+                let to = if request.reads { topology.reader(key) } else { topology.primary(key) };
                 // The permit is held until this transmission is answered. Releases bypass the
                 // limit.
                 let permit = match to.in_flight_limit() {
@@ -95,28 +94,25 @@ impl Core {
                         Err(_) => match Box::pin(admitted(limit, &self.clock, until, progress)).await {
                             // The primary was replaced during the wait. The permit is for requests
                             // to the former primary, so it is dropped.
-                            Ok(_) if !request.reads && !is_same(&topology.primary(request.first_key()), &to) => {
-                                continue;
-                            }
+                            Ok(_) if !request.reads && !is_same(&topology.primary(key), &to) => continue,
                             Ok(permit) => Some(permit),
-                            Err(error) => break tries.unsent(error, &to, self.clock.now()),
+                            Err(error) => break exchange.tries.unsent(error, &to, self.clock.now()),
                         },
                     },
                     _ => None,
                 };
                 let sent = self.clock.now();
-                let limit = tries.limit(sent, self.settings.response_timeout);
+                let limit = exchange.tries.limit(sent, self.settings.response_timeout);
                 if !progress.begin() {
-                    break tries.unsent(ServerError::not_sent("the call was given up"), &to, sent);
+                    break exchange.tries.unsent(ServerError::not_sent("the call was given up"), &to, sent);
                 }
-                let answer = match request.reads {
-                    true => transmit(topology, Arc::clone(&to), &request, limit, &AtomicBool::new(false)).await,
-                    false => by_primary(topology, Arc::clone(&to), &request, limit).await,
+                let transmission = Transmission::new(topology, request, limit);
+                let Answer { result, by, epoch, at_home } = match request.reads {
+                    true => transmission.to(Arc::clone(&to)).await,
+                    false => transmission.to_primary(Arc::clone(&to)).await,
                 };
-                let received = self.clock.now();
-                let Answer { result, by, epoch, at_home } = answer;
-                let outcome =
-                    RequestOutcome { result, sent, received, retransmission_ends: tries.unanswered, by, epoch };
+                let (received, retransmission_ends) = (self.clock.now(), exchange.tries.unanswered);
+                let mut outcome = RequestOutcome { result, sent, received, retransmission_ends, by, epoch };
                 if let Ok(_) | Err(ServerError::Decode { .. }) = &outcome.result {
                     outcome.by.time().observe_round_trip(sent, received);
                     count::answered(outcome.by.id(), received.since(sent));
@@ -126,12 +122,11 @@ impl Core {
                     }
                 }
                 drop(permit);
-                let failed = match tries.decide(self, &request, outcome, limit, progress) {
-                    ControlFlow::Continue(failed) => failed,
-                    ControlFlow::Break(last) => break last,
-                };
+                if !exchange.goes_on(&mut outcome, limit) {
+                    break outcome;
+                }
                 // The pause is boxed because it is rare: unboxed, it would enlarge every request.
-                if let Some(last) = Box::pin(tries.pause(self, &request, failed, at_home, progress)).await {
+                if let Some(last) = Box::pin(exchange.pause(outcome, at_home)).await {
                     break last;
                 }
             };
@@ -223,68 +218,102 @@ pub(in crate::connection) async fn commit(
 /// Sends one transmission to the primary of its key, and rejects the reply of a primary that was
 /// replaced meanwhile.
 pub async fn unless_replaced(topology: &dyn Topology, request: &Arc<Request>, limit: Instant) -> Answer {
-    let answer = by_primary(topology, topology.primary(request.first_key()), request, limit).await;
+    let home = topology.primary(request.first_key());
+    let answer = Transmission::new(topology, request, limit).to_primary(home).await;
     count::request_ended(&answer.result);
     answer
-}
-
-/// Sends one transmission, and rejects the reply of a primary that was replaced meanwhile.
-///
-/// A primary can hang, be replaced, and then resume. It still acts as a primary, but its grants are
-/// invalid. If a primary has not answered within the time that a live primary needs, this function
-/// also watches for its replacement. Once the primary is replaced, the transmission is given up.
-///
-/// In a cluster, the former primary may have lost only this slot, and still be the primary of other
-/// slots. After the loss it answers requests for the slot with a redirect. So any other reply is
-/// from the time when it served the slot, and is valid. An idempotent request is repeated at the
-/// new primary nevertheless, because a repetition does no harm.
-async fn by_primary(topology: &dyn Topology, home: Arc<dyn Server>, request: &Arc<Request>, limit: Instant) -> Answer {
-    let grace = suspicion_timeout(home.time().round_trip());
-    let is_replaced = || {
-        !is_same(&topology.primary(request.first_key()), &home)
-            && (request.is_idempotent() || !topology.primaries().iter().any(|primary| is_same(primary, &home)))
-    };
-    let sent_on = AtomicBool::new(false);
-    let mut response = pin!(transmit(topology, Arc::clone(&home), request, limit, &sent_on));
-    let given_up = async {
-        tokio::time::sleep(grace).await;
-        Box::pin(replaced(topology, &home, is_replaced, grace, &sent_on)).await;
-    };
-    let stale = || ServerError::unknown("the node that received the request is no longer the primary of the key");
-    tokio::select! {
-        biased;
-        answer = &mut response => match answer.result.is_ok() && answer.at_home && is_replaced() {
-            true => Answer { result: Err(stale()), ..answer },
-            false => answer,
-        },
-        () = given_up => Answer { result: Err(stale()), by: home, epoch: None, at_home: true },
-    }
 }
 
 /// Sends one transmission to the node of its key, without checking whether that node was replaced.
 pub async fn once(topology: &dyn Topology, request: Request, limit: Instant) -> Answer {
     let key = request.first_key();
     let to = if request.reads { topology.reader(key) } else { topology.primary(key) };
-    let answer = transmit(topology, to, &Arc::new(request), limit, &AtomicBool::new(false)).await;
+    let answer = Transmission::new(topology, &Arc::new(request), limit).to(to).await;
     count::request_ended(&answer.result);
     answer
 }
 
-/// Sends one transmission to the node `by`, and follows redirects. Sets the flag `sent_on` at the
-/// first redirect.
-async fn transmit(
-    topology: &dyn Topology,
-    by: Arc<dyn Server>,
-    request: &Arc<Request>,
-    limit: Instant,
-    sent_on: &AtomicBool,
-) -> Answer {
-    let epoch = by.current_connection_id();
-    let result = by.ask(request, limit).await;
-    // Redirects are among the doubtful errors, so `follow` handles them.
-    let is_final = !result.as_ref().is_err_and(is_doubtful);
-    let answer = Answer { result, by, epoch, at_home: !request.reads };
-    if is_final { answer } else { Box::pin(follow(topology, answer, request, limit, sent_on)).await }
+/// One transmission of a request, with all redirects that it follows.
+pub(super) struct Transmission<'a> {
+    pub(super) topology: &'a dyn Topology,
+    pub(super) request: &'a Arc<Request>,
+    pub(super) limit: Instant,
+    /// Whether it was redirected.
+    pub(super) sent_on: AtomicBool,
+}
+
+impl<'a> Transmission<'a> {
+    fn new(topology: &'a dyn Topology, request: &'a Arc<Request>, limit: Instant) -> Self {
+        Transmission { topology, request, limit, sent_on: AtomicBool::new(false) }
+    }
+
+    /// Sends the transmission to the node `by`.
+    async fn to(&self, by: Arc<dyn Server>) -> Answer {
+        let epoch = by.current_connection_id();
+        let result = by.ask(self.request, self.limit).await;
+        // Redirects are among the doubtful errors, so `follow` handles them.
+        let is_final = !result.as_ref().is_err_and(is_doubtful);
+        let answer = Answer { result, by, epoch, at_home: !self.request.reads };
+        if is_final { answer } else { Box::pin(self.follow(answer)).await }
+    }
+
+    /// Sends the transmission to a primary, and rejects the reply of a primary that was replaced
+    /// meanwhile.
+    ///
+    /// A primary can hang, be replaced, and then resume. It still acts as a primary, but its grants
+    /// are invalid. If a primary has not answered within the time that a live primary needs, this
+    /// function also watches for its replacement. Once the primary is replaced, the transmission is
+    /// given up.
+    ///
+    /// In a cluster, the former primary may have lost only this slot, and still be the primary of
+    /// other slots. After the loss it answers requests for the slot with a redirect. So any other
+    /// reply is from the time when it served the slot, and is valid. An idempotent request is
+    /// repeated at the new primary nevertheless, because a repetition does no harm.
+    async fn to_primary(&self, home: Arc<dyn Server>) -> Answer {
+        let (topology, request) = (self.topology, self.request);
+        let grace = suspicion_timeout(home.time().round_trip());
+        let is_replaced = || {
+            !is_same(&topology.primary(request.first_key()), &home)
+                && (request.is_idempotent() || !topology.primaries().iter().any(|primary| is_same(primary, &home)))
+        };
+        let mut response = pin!(self.to(Arc::clone(&home)));
+        let given_up = async {
+            tokio::time::sleep(grace).await;
+            Box::pin(self.replaced(&home, is_replaced, grace)).await;
+        };
+        let stale = || ServerError::unknown("the node that received the request is no longer the primary of the key");
+        tokio::select! {
+            biased;
+            answer = &mut response => match answer.result.is_ok() && answer.at_home && is_replaced() {
+                true => Answer { result: Err(stale()), ..answer },
+                false => answer,
+            },
+            () = given_up => Answer { result: Err(stale()), by: home, epoch: None, at_home: true },
+        }
+    }
+
+    /// Waits, after an unanswered transmission, until the primary is replaced. Then waits for the
+    /// time `grace`, in which the answer may still arrive.
+    ///
+    /// Never completes if the transmission was redirected to another node.
+    async fn replaced(&self, home: &Arc<dyn Server>, is_replaced: impl Fn() -> bool, grace: Duration) {
+        let mut changes = self.topology.changes();
+        let mut suspected = false;
+        while !is_replaced() {
+            if !suspected && !home.answers() {
+                self.topology.suspect(TopologyHint::Silent(home.id().clone()));
+                suspected = true;
+            }
+            tokio::select! {
+                changed = changes.changed() => if changed.is_err() { std::future::pending::<()>().await },
+                () = tokio::time::sleep(grace), if !suspected => {}
+            }
+        }
+        tokio::time::sleep(grace).await;
+        if self.sent_on.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! The topology of a cluster. The slot map is refreshed at every `scan_interval` and after topology
 //! hints. Hints in quick succession cause one refresh.
 //!
-//! A MOVED redirect takes effect at once for its slot. It also triggers a refresh, which updates
-//! all other slots. A node is opened when a slot map or a redirect first names it. It is closed
-//! once neither the current map nor a recent redirect names it.
+//! A MOVED redirect takes effect at once for its slot. The redirect also triggers a refresh, which
+//! updates all other slots. A node is opened when a slot map or a redirect first names the node.
+//! The node is closed once neither the current map nor a recent redirect names it.
 
 mod refresh;
 
@@ -21,7 +21,7 @@ use super::map::{Known, Map};
 use super::unknown_primary::UnknownPrimary;
 use super::{close, listener, reader, shard};
 use crate::clock::Instant;
-use crate::config::{Address, Cluster as Seeds, ShardedSubscriptions};
+use crate::config::{Address, ShardedSubscriptions};
 use crate::connection::link::NodeRole;
 use crate::connection::node::{Node, Nodes};
 use crate::connection::slot::slot;
@@ -37,12 +37,12 @@ const NAMED_FOR: Duration = Duration::from_secs(30);
 const MOVED_FOR: Duration = Duration::from_secs(1);
 
 /// Opens the topology of a cluster, and starts to query its seeds.
-pub(super) fn open(seeds: &Seeds, nodes: Nodes) -> Arc<Cluster> {
+pub(super) fn open(seeds: &[Address], nodes: Nodes) -> Arc<Cluster> {
     let sharded = nodes.settings.sharded_subscriptions;
     nodes.sharded.store(sharded == ShardedSubscriptions::On, Ordering::Relaxed);
     let cluster = Arc::new(Cluster {
         nodes,
-        seeds: seeds.seeds.clone(),
+        seeds: seeds.to_vec(),
         unknown_primary: Arc::new(UnknownPrimary::new("no node of the cluster has answered yet")),
         map: Mutex::default(),
         doubts: Notify::new(),
@@ -52,10 +52,8 @@ pub(super) fn open(seeds: &Seeds, nodes: Nodes) -> Arc<Cluster> {
         closed: AtomicBool::new(false),
         tasks: Mutex::default(),
     });
-    for seed in &seeds.seeds {
-        let node = cluster.nodes.open(seed, NodeRole::Any);
-        let known = Known { node, part: NodeRole::Any, until: Instant::MAX, missed_since: None };
-        cluster.map.lock().known.insert(seed.clone(), known);
+    for seed in seeds {
+        cluster.node(&mut cluster.map.lock(), seed, NodeRole::Any, Instant::MAX);
     }
     cluster.tasks.lock().spawn(Arc::clone(&cluster).watch());
     if cluster.nodes.settings.uses_replicas() {
@@ -164,21 +162,16 @@ impl Topology for Cluster {
         self.nodes.sharded.load(Ordering::Relaxed)
     }
 
-    fn at(&self, address: &str) -> Option<Arc<dyn Server>> {
-        let (host, port) = address.rsplit_once(':')?;
-        let address = Address::new(host, port.parse().ok()?);
+    fn at(&self, address: &Address) -> Option<Arc<dyn Server>> {
         let until = self.nodes.clock.now() + NAMED_FOR;
-        Some(self.node(&mut self.map.lock(), &address, NodeRole::Any, until)?)
+        Some(self.node(&mut self.map.lock(), address, NodeRole::Any, until)?)
     }
 
     fn suspect(&self, doubt: TopologyHint) {
-        if let TopologyHint::Moved(slot, address) = &doubt
-            && let Some((host, port)) = address.rsplit_once(':')
-            && let Ok(port) = port.parse()
-        {
+        if let TopologyHint::Moved(slot, address) = &doubt {
             let until = self.nodes.clock.now() + MOVED_FOR;
             let mut map = self.map.lock();
-            if let Some(known) = map.known.get(&Address::new(host, port)) {
+            if let Some(known) = map.known.get(address) {
                 let node = Arc::clone(&known.node);
                 let is_news = map.owner(*slot).is_none_or(|owner| !Arc::ptr_eq(owner, &node));
                 if is_news || map.moved.contains_key(slot) {
@@ -297,9 +290,9 @@ mod tests {
     async fn a_slot_that_was_redirected_is_at_no_node_that_was_closed() {
         let cluster = cluster();
         cluster.apply(&[range(0, 99, 11, &[12])]);
-        assert!(cluster.at("127.0.0.1:12").is_some());
+        assert!(cluster.at(&address(12)).is_some());
         assert!(replicas(&cluster, 11).is_empty(), "it was opened anew as a primary");
-        cluster.suspect(TopologyHint::Moved(5, "127.0.0.1:12".into()));
+        cluster.suspect(TopologyHint::Moved(5, address(12)));
         assert_eq!(owner(&cluster, 5), Some(address(12)));
         // An older map lists node 12 as a replica.
         cluster.apply(&[range(0, 99, 11, &[12])]);

@@ -153,7 +153,6 @@ fn is_behind(reported: &ReplOffset, at_primary: &ReplOffset, wanted: Option<i64>
     }
 }
 
-/// The offset history of a primary.
 #[derive(Default)]
 struct OffsetHistory {
     connection: Option<ConnectionId>,
@@ -164,8 +163,8 @@ impl OffsetHistory {
     /// Adds an offset that was requested at `sent` and received at `received`.
     ///
     /// The primary had reached this offset by `received`, so the offset is stored with that time.
-    /// The replicas were queried at `sent`, together with the primary. So their offsets are
-    /// compared with the offset that the primary had at the time `sent - lag`.
+    /// The replicas were queried at `sent`, together with the primary. A replica may be behind by
+    /// the permitted lag. So its offset is compared with the primary's offset at `sent - lag`.
     fn record(
         &mut self,
         connection: Option<ConnectionId>,

@@ -17,7 +17,7 @@ use super::replicated::Replicated;
 use super::role::role;
 use super::unknown_primary::{kind_of, text_of};
 use super::votes::{Choice, Election};
-use crate::config::{Address, Network, ReplicatedNodes, Settings};
+use crate::config::{Address, Network, Settings};
 use crate::connection::link::{NodeRole, suspicion_timeout};
 use crate::connection::node::{Node, Nodes};
 use crate::connection::trouble::{Kind, Trouble};
@@ -25,11 +25,11 @@ use crate::connection::{DeploymentKind, Server};
 use crate::error::ServerError;
 
 /// Opens the topology, and starts to query the listed nodes.
-pub(super) fn open(servers: &ReplicatedNodes, nodes: Nodes) -> Arc<Replicated> {
+pub(super) fn open(listed: &[Address], nodes: Nodes) -> Arc<Replicated> {
     let replicated = Replicated::new(DeploymentKind::Replicated, nodes.clone(), "no node has answered yet");
     // One connection is enough to query a node's role.
     let probing = Nodes { settings: Settings { connections_per_node: 1, ..nodes.settings.clone() }, ..nodes };
-    let listed = servers.nodes.iter().map(|address| (address.clone(), probing.open(address, NodeRole::Any)));
+    let listed = listed.iter().map(|address| (address.clone(), probing.open(address, NodeRole::Any)));
     let watch = Watch {
         replicated: Arc::clone(&replicated),
         listed: listed.collect(),
@@ -37,7 +37,8 @@ pub(super) fn open(servers: &ReplicatedNodes, nodes: Nodes) -> Arc<Replicated> {
         network: Arc::clone(&probing.entry.network),
         open_since: None,
     };
-    // The watch task owns the connections for the role queries. They are closed when the task ends.
+    // The watch task owns the connections for the role queries, so these connections are closed
+    // when the task ends.
     replicated.watched_by(watch.run());
     replicated.compare_replicas();
     replicated
@@ -63,8 +64,8 @@ impl Watch {
 
     /// Returns whether a state has lasted for two thirds of `response_timeout`.
     ///
-    /// If a silent primary is then replaced, requests that wait for it still have a third of their
-    /// time, in which they can be sent to another node.
+    /// If a silent primary is then replaced, the requests that wait for a reply still have a third
+    /// of their time. In this time they can be sent to the new primary.
     fn is_for_long(&self, lasted: Option<Duration>) -> bool {
         lasted.is_some_and(|lasted| lasted >= self.settings.response_timeout / 3 * 2)
     }

@@ -179,9 +179,10 @@ impl Map {
 
     /// Returns the slots that the new map (`named`) assigns to no node, with their previous nodes.
     ///
-    /// The previous nodes keep these slots for a while: a cluster node omits the slots of a primary
-    /// that it regards as failed, until it learns of the promotion of a replica. Each node learns
-    /// of it at a different time. The ranges of the previous map and of `named` must be sorted.
+    /// The previous nodes keep these slots for a while. If a cluster node regards a primary as
+    /// failed, that node's map omits the slots of the primary. The map is complete again when the
+    /// node learns of the promotion of a replica. Different nodes learn of the promotion at
+    /// different times. The ranges of the previous map and of `named` must be sorted.
     pub(super) fn left_out(&self, named: &[Served], now: Instant) -> Vec<Served> {
         let mut kept = Vec::new();
         let mut named = named.iter().peekable();

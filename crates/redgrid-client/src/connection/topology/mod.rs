@@ -39,15 +39,15 @@ const LONGEST_GAP: Duration = Duration::from_millis(50);
 
 /// The initial pause between refreshes while a primary does not answer: 100 ms.
 ///
-/// Calls that wait for that primary cause no refreshes of their own. A delay of 100 ms is
-/// acceptable for these calls.
+/// A call that waits for that primary triggers no refresh, so the call may notice a new primary up
+/// to 100 ms late. This delay is acceptable.
 const EAGERLY: Duration = Duration::from_millis(100);
 
 /// How long the pauses between refreshes keep their initial length, [`EAGERLY`]: 10 s.
 ///
 /// A failover that is configured to be fast completes within that time. After that, each pause is a
-/// quarter longer than the previous one. This limits the load, because all clients of a deployment
-/// refresh at the same time.
+/// quarter longer than the previous one. Longer pauses limit the load on the servers, because all
+/// clients of a deployment refresh during a failover.
 const AT_FULL_PACE: Duration = Duration::from_secs(10);
 
 /// The longest pause between refreshes while a primary does not answer: 1 s, or `scan_interval` if
@@ -63,7 +63,7 @@ const EAGER_FOR: Duration = Duration::from_secs(60);
 /// Returns the pause before the next refresh if a primary has not answered for `missed_for`.
 ///
 /// The pause is randomly shortened by up to a quarter. Otherwise clients that lost the primary at
-/// the same moment would stay synchronized.
+/// the same moment would also send all their refreshes at the same moments.
 fn eager_interval(missed_for: Duration) -> Duration {
     pace(missed_for).mul_f64(1.0 - fastrand::f64() / 4.0)
 }
@@ -130,19 +130,17 @@ fn listener(mode: SubscriptionMode, key: &[u8], primary: &Arc<Node>, replicas: &
 pub(super) fn open(config: &Config, clock: &Clock) -> Result<Arc<dyn Topology>, ConnectError> {
     let nodes = Nodes::new(config, clock)?;
     Ok(match &config.servers {
-        Servers::Single(single) => Arc::new(Single::new(nodes.open(&single.address, NodeRole::Any))),
+        Servers::Single(address) => Arc::new(Single::new(nodes.open(address, NodeRole::Any))),
         #[cfg(unix)]
-        Servers::Unix(socket) => {
-            Arc::new(Single::new(nodes.open_at(Endpoint::Unix(socket.path.clone()), NodeRole::Any)))
-        }
+        Servers::Unix(path) => Arc::new(Single::new(nodes.open_at(Endpoint::Unix(path.clone()), NodeRole::Any))),
         #[cfg(not(unix))]
         Servers::Unix(_) => {
             return Err(ConnectError::Client(crate::ServerError::not_sent("this system has no unix sockets")));
         }
         Servers::MasterSlave(servers) => master_slave::open(servers, nodes),
-        Servers::Replicated(servers) => listed::open(servers, nodes),
+        Servers::Replicated(listed) => listed::open(listed, nodes),
         Servers::Sentinel(sentinel) => sentinel::open(sentinel, nodes),
-        Servers::Cluster(cluster) => cluster::open(cluster, nodes),
+        Servers::Cluster(seeds) => cluster::open(seeds, nodes),
     })
 }
 

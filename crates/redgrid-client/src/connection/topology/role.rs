@@ -4,7 +4,6 @@ use crate::config::Address;
 use crate::connection::{Reply, Request, Server};
 use crate::error::ServerError;
 
-/// The role that a server reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Role {
     Primary {
@@ -20,25 +19,21 @@ pub(super) enum Role {
 }
 
 pub(super) async fn role(node: &dyn Server) -> Result<Role, ServerError> {
-    role_of(node.call_one(Request::command("ROLE")).await?.into_typed::<Vec<Reply>>()?)
+    role_of(&node.call_one(Request::command("ROLE")).await?.into_typed::<Vec<Reply>>()?)
 }
 
 /// Reads the role from a reply to `ROLE`. The reply of a sentinel is rejected.
-fn role_of(parts: Vec<Reply>) -> Result<Role, ServerError> {
-    if let [role, _, Reply::Array(replicas)] = &parts[..]
-        && matches!(role, Reply::Bytes(role) if &role[..] == b"master")
-    {
-        return Ok(Role::Primary { replicas: replicas.len() });
-    }
-    let mut parts = parts.into_iter();
-    let mut text = || parts.next().and_then(|part| part.into_typed::<String>().ok()).unwrap_or_default();
+fn role_of(parts: &[Reply]) -> Result<Role, ServerError> {
+    let text = |at: usize| parts.get(at).and_then(|part| part.clone().into_typed::<String>().ok()).unwrap_or_default();
     let unexpected = || ServerError::unknown("the reply to ROLE is neither that of a primary nor that of a replica");
-    match text().as_str() {
-        "master" => Ok(Role::Primary { replicas: 0 }),
+    match text(0).as_str() {
+        "master" => {
+            let replicas = if let Some(Reply::Array(replicas)) = parts.get(2) { replicas.len() } else { 0 };
+            Ok(Role::Primary { replicas })
+        }
         "slave" => {
-            let (host, port, state) = (text(), text(), text());
-            let port = port.parse().map_err(|_| unexpected())?;
-            Ok(Role::ReplicaOf { primary: Address::new(host, port), is_connected: state == "connected" })
+            let port = text(2).parse().map_err(|_| unexpected())?;
+            Ok(Role::ReplicaOf { primary: Address::new(text(1), port), is_connected: text(3) == "connected" })
         }
         _ => Err(unexpected()),
     }
@@ -51,13 +46,13 @@ mod tests {
     #[test]
     fn a_role_is_that_of_a_primary_or_of_a_replica() {
         let text = |text: &'static str| Reply::Bytes(text.into());
-        let slave = |state| role_of(vec![text("slave"), text("h"), Reply::Int(7), text(state), Reply::Int(9)]);
+        let slave = |state| role_of(&[text("slave"), text("h"), Reply::Int(7), text(state), Reply::Int(9)]);
         let copies = |is_connected| Ok(Role::ReplicaOf { primary: Address::new("h", 7), is_connected });
         assert_eq!(slave("connected"), copies(true));
         assert_eq!(slave("connecting"), copies(false));
         let one = Reply::Array(vec![Reply::Array(vec![text("h"), text("7"), text("9")])]);
-        assert_eq!(role_of(vec![text("master"), Reply::Int(9), one]), Ok(Role::Primary { replicas: 1 }));
-        assert!(role_of(vec![text("sentinel"), Reply::Array(vec![text("name")])]).is_err());
-        assert!(role_of(Vec::new()).is_err());
+        assert_eq!(role_of(&[text("master"), Reply::Int(9), one]), Ok(Role::Primary { replicas: 1 }));
+        assert!(role_of(&[text("sentinel"), Reply::Array(vec![text("name")])]).is_err());
+        assert!(role_of(&[]).is_err());
     }
 }

@@ -5,12 +5,12 @@
 //! server is used only if it confirms the role that the sentinels report.
 //!
 //! In a failover, planned or not, the leading sentinel chooses a replica and promotes it at once.
-//! But it reports the new primary only after it has queried that replica again, up to a second
-//! later. So this client queries the chosen replica itself, and uses it as soon as the replica
-//! reports the role of a primary. If the promotion was given up, the client returns to the former
-//! primary, unless most sentinels that answer report the former primary as down. During the
-//! promotion, requests to the former primary are briefly suspended: writes that it acknowledges
-//! after the promotion would be lost.
+//! But the leading sentinel reports the new primary only after another query of that replica, up to
+//! a second later. So this client queries the chosen replica itself, and uses the replica as soon
+//! as it reports the role of a primary. If the promotion was given up, the client returns to the
+//! former primary, unless most sentinels that answer report the former primary as down. During the
+//! promotion, requests to the former primary are briefly suspended: writes that the former primary
+//! acknowledges after the promotion would be lost.
 
 mod elected;
 mod events;
@@ -28,7 +28,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use self::elected::Elected;
-use self::events::SentinelEvents;
+use self::events::listen;
 use self::report::{PrimaryReport, is_among_most, others_by, primary_by, replicas_by};
 use super::replicated::Replicated;
 use super::unknown_primary::{kind_of, text_of};
@@ -114,14 +114,8 @@ impl Watch {
         if !self.sentinels.contains_key(address) {
             let node = self.nodes.open(address, NodeRole::Sentinel);
             let pause = self.nodes.settings.retry_delay.min(LONGEST_PAUSE);
-            let events = SentinelEvents {
-                node: Arc::clone(&node),
-                name: self.name.clone(),
-                replicated: Arc::clone(&self.replicated),
-                switched: Arc::clone(&self.switched),
-                pause,
-            };
-            let listening = tokio::spawn(events.listen());
+            let (replicated, switched) = (Arc::clone(&self.replicated), Arc::clone(&self.switched));
+            let listening = tokio::spawn(listen(Arc::clone(&node), self.name.clone(), replicated, switched, pause));
             self.sentinels.insert(address.clone(), WatchedSentinel { node, listening, lost_at: Some(Instant::now()) });
             self.publish_sentinels();
         }
@@ -271,8 +265,15 @@ impl Watch {
                 self.held_back_for = held_back_for;
                 self.replicated.hold_back();
             }
-            let node = self.replicated.open(&address);
-            self.elected = Some(Elected::new(address, node, report.epoch, by));
+            self.elected = Some(Elected {
+                node: self.replicated.open(&address),
+                address,
+                after: report.epoch,
+                leader: Arc::clone(by),
+                chosen_at: Instant::now(),
+                followed_at: None,
+                is_backed: true,
+            });
         } else if let Some(elected) = &mut self.elected {
             elected.is_backed = report.is_down || has_chosen;
             if has_chosen {

@@ -11,8 +11,8 @@ use crate::connection::{ChannelKind, ConnectionId, NodeId, Push, Refused, Reply,
 use crate::error::ServerError;
 use crate::sync::Mutex;
 
-/// Returns whether waiting can help, judged by the errors of all nodes. If there is no error,
-/// waiting can help.
+/// Returns the kind of the trouble that the errors of all nodes have caused. The kind says whether
+/// waiting can help. Without an error, waiting can help.
 pub(super) fn kind_of<'a>(answers: impl Iterator<Item = (&'a Node, &'a ServerError)>) -> Kind {
     let each = answers.map(|(node, error)| match (error, &*node.refusal().borrow()) {
         (ServerError::Unauthorized { .. }, _) | (_, Some(ServerError::Unauthorized { .. })) => Kind::Unauthorized,

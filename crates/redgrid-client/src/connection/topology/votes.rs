@@ -16,8 +16,8 @@ pub(super) type Answer<'a> = (&'a Address, Result<Role, ServerError>);
 pub(super) struct Election<'a> {
     pub(super) answers: &'a [Answer<'a>],
     pub(super) present: Option<&'a Address>,
-    /// Whether the current primary is connected and none of its replies has been overdue for long.
-    /// Such a primary can still have missed the time limit of the query of this refresh.
+    /// Whether the current primary answers, judged by its connections (`Node::answers`). Such a
+    /// primary can still have missed the time limit of this refresh's query.
     pub(super) present_answers: bool,
     /// Whether the current primary has been silent for two thirds of `response_timeout`.
     pub(super) is_silent_for_long: bool,
@@ -86,8 +86,9 @@ impl<'a> Election<'a> {
     pub(super) fn replicas_of(&self, primary: &Address) -> Vec<Address> {
         let is_by_name = self.is_by_name();
         let replicas = self.answers.iter().filter(|(_, answer)| match answer {
-            // If none of the replicas names a listed node, each name may be an alias of this
-            // primary. So all replicas count as replicas of this primary.
+            // The replicas may name their primary by an address that is not in the list. If all of
+            // them do, no vote can be assigned to a node (see `is_by_name`). Then each replica is
+            // returned, because each can be a replica of `primary`.
             Ok(Role::ReplicaOf { primary: named, .. }) => !is_by_name || self.is_same(named, primary),
             _ => false,
         });
@@ -108,7 +109,8 @@ impl<'a> Election<'a> {
 
     /// Returns whether a current primary that has not answered in this refresh is a candidate.
     fn stays_while_silent(&self, address: &Address) -> bool {
-        // If the replicas name no listed node, each name may be an alias of the current primary.
+        // If no vote can be assigned to a listed node, each vote may be for the current primary,
+        // and counts as one.
         let is_named = |named: &Address| !self.is_by_name() || self.is_same(named, address);
         let is_backed = self.named().any(|(named, is_connected)| is_connected && is_named(named));
         self.present_answers || !self.is_silent_for_long || is_backed

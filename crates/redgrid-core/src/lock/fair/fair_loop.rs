@@ -79,10 +79,10 @@ impl Table {
 
     pub(in crate::lock) async fn fair_loop(self: Arc<Self>, key: LockId) {
         let Some(mut fair_loop) = self.new_fair_loop(key) else { return };
-        let _active = ActiveFairKey::new(&self);
+        self.attended.fetch_add(1, Ordering::Relaxed);
         loop {
             match self.fair_step(&mut fair_loop) {
-                Step::Done => return,
+                Step::Done => break,
                 Step::Keepalive(positions) => self.keepalive(&mut fair_loop, &positions).await,
                 Step::Sleep(until) => {
                     tokio::select! {
@@ -92,6 +92,7 @@ impl Table {
                 }
             }
         }
+        self.attended.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn new_fair_loop(&self, key: LockId) -> Option<FairLoop> {
@@ -117,18 +118,18 @@ impl Table {
         }
         let mut answers = Answers::new();
         if !lock.request_in_flight
-            && (lock.server_lease.is_some() || lock.queue.iter().any(|entry| !entry.request.once))
+            && (lock.server_lease.is_some() || lock.queue.iter().any(|entry| !entry.request.options.once))
         {
             // A task of this process has the lock, or waits for it. A try-only request does not
             // wait for such a task.
             answers = lock.reject_try_waiters();
         }
-        for entry in lock.queue.iter().filter(|entry| entry.until <= now) {
+        for entry in lock.queue.iter().filter(|entry| entry.request.until <= now) {
             // The waiter's timeout has passed, but its caller has not polled for the error yet. The
             // position is released now, because it would delay the waiters behind it.
-            let position = &entry.status.position;
-            if position.was_requested() && !position.has_request_in_flight() {
-                self.release_position_of(lock, entry);
+            let place = entry.request.position.get();
+            if place.was_requested && !place.has_request_in_flight {
+                self.release_position_of(lock, &entry.request);
             }
         }
         self.listen(fair_loop, lock, now);
@@ -138,20 +139,21 @@ impl Table {
             // operation is in flight, notifications are kept: the operation may be the release, and
             // notifications that follow a release are not stale.
             let is_idle = lock.busy == Busy::No;
-            lock.queue.iter().filter(|_| is_idle).for_each(|entry| entry.status.position.clear_notification());
+            lock.queue.iter().filter(|_| is_idle).for_each(|entry| entry.request.position.clear_notification());
         } else if let Some(at) = self.next_to_request(lock, now)
             && let Some(attempt) = self.attempt_for(&fair_loop.key, lock, at, now)
         {
             lock.request_in_flight = true;
             let table = Arc::clone(self);
-            self.spawn_background(Box::pin(async move {
+            self.core.spawn_background(Box::pin(async move {
                 table.try_for(attempt).await;
             }));
         }
-        let queued = || lock.queue.iter().filter(|entry| entry.status.position.is_queued() && entry.until > now);
-        let positions: Vec<_> = queued().map(|entry| (entry.id, entry.status.position.number(entry.id))).collect();
-        let next_attempt = queued().map(|entry| entry.status.position.due()).min().filter(|_| may_request(lock));
-        let next_timeout = queued().map(|entry| entry.until).min();
+        let queued =
+            || lock.queue.iter().filter(|entry| entry.request.position.get().is_queued && entry.request.until > now);
+        let positions: Vec<_> = queued().map(|entry| (entry.request.id, entry.request.position.get().number)).collect();
+        let next_attempt = queued().map(|entry| entry.request.position.due()).min().filter(|_| may_request(lock));
+        let next_timeout = queued().map(|entry| entry.request.until).min();
         if passes_locally {
             self.send_pass(&mut state, &fair_loop.key, false);
         }
@@ -178,13 +180,13 @@ impl Table {
         // While this process holds the lock, the server notifies no position. A waiter that is
         // enqueued meanwhile subscribes when the lock is released.
         let passes_locally = self.passes_locally(lock).is_some();
-        let waits = lock.queue.iter().filter(|entry| !entry.request.once && entry.until > now);
+        let waits = lock.queue.iter().filter(|entry| !entry.request.options.once && entry.request.until > now);
         for (at, entry) in waits.enumerate() {
-            let position = &entry.status.position;
-            if at >= depth && !position.was_requested() {
+            let position = &entry.request.position;
+            if at >= depth && !position.get().was_requested {
                 continue;
             }
-            let number = position.number(entry.id);
+            let number = position.get().number;
             if passes_locally && !fair_loop.watches.contains_key(&number) {
                 continue;
             }
@@ -195,7 +197,7 @@ impl Table {
             if let Some(wake) = watch.take() {
                 if wake.messages > 0 {
                     position.notify();
-                } else if position.was_requested() {
+                } else if position.get().was_requested {
                     // A notification may have been missed before the subscription was active: check
                     // now.
                     fair_loop.next_keepalive = now;
@@ -220,12 +222,12 @@ impl Table {
         let depth = usize::try_from(self.core.settings.fair_depth).unwrap_or(usize::MAX);
         let holds = lock.server_lease.is_some() && lock.busy == Busy::No;
         let mut not_queued = None;
-        let waits = lock.queue.iter().enumerate().filter(|(_, entry)| entry.until > now);
+        let waits = lock.queue.iter().enumerate().filter(|(_, entry)| entry.request.until > now);
         for (nth, (at, entry)) in waits.enumerate() {
-            let position = &entry.status.position;
-            if !position.is_queued() {
-                let may = nth < depth && (!holds || !entry.request.once);
-                not_queued = not_queued.or(may.then_some((at, position.has_request_in_flight())));
+            let position = &entry.request.position;
+            if !position.get().is_queued {
+                let may = nth < depth && (!holds || !entry.request.options.once);
+                not_queued = not_queued.or(may.then_some((at, position.get().has_request_in_flight)));
             } else if holds {
                 // A notification of this position is stale: it came before this process acquired
                 // the lock.
@@ -271,10 +273,11 @@ impl Table {
         let (left, first) = (parts[1], parts[2]);
         let mut lost = Vec::new();
         for (nth, ((request, number), kept)) in (1..).zip(positions.iter().zip(&parts[3..])) {
-            let entry = lock.queue.iter().find(|entry| entry.id == *request);
-            let Some(entry) = entry.filter(|entry| entry.status.position.number(*request) == *number) else { continue };
-            let position = &entry.status.position;
-            if *kept == 0 && position.is_queued() && !position.has_request_in_flight() {
+            let entry = lock.queue.iter().find(|entry| entry.request.id == *request);
+            let Some(entry) = entry.filter(|entry| entry.request.position.get().number == *number) else { continue };
+            let position = &entry.request.position;
+            let place = position.get();
+            if *kept == 0 && place.is_queued && !place.has_request_in_flight {
                 position.left();
                 lost.push(*number);
                 count::position_lost(fair_loop.key.labels());
@@ -296,20 +299,4 @@ impl Table {
 /// Returns whether an acquire request can be sent: no operation in flight conflicts with it.
 fn may_request(lock: &LockState) -> bool {
     !lock.request_in_flight && !matches!(lock.busy, Busy::AdjustingLease(_))
-}
-
-/// While this value exists, the client counts one more fair lock for which it sends keepalives.
-struct ActiveFairKey(Arc<Table>);
-
-impl ActiveFairKey {
-    fn new(table: &Arc<Table>) -> Self {
-        table.attended.fetch_add(1, Ordering::Relaxed);
-        ActiveFairKey(Arc::clone(table))
-    }
-}
-
-impl Drop for ActiveFairKey {
-    fn drop(&mut self) {
-        self.0.attended.fetch_sub(1, Ordering::Relaxed);
-    }
 }

@@ -20,6 +20,7 @@ use std::time::Duration;
 use redgrid_client::internal::{RequestOutcome, RetryPolicy};
 
 use super::pass_request::{NewPosition, PassReply, PassRequest};
+use super::queue_position::Place;
 use super::{ReleaseAfterPass, ServerQueue};
 use crate::clock::Instant;
 use crate::lease::LONGEST_WINDOW;
@@ -76,8 +77,8 @@ impl LockState {
         }
         while let Some(number) = pass.next.front() {
             let is_it = |waiter: &Waiter| {
-                let position = &waiter.status.position;
-                position.is_queued() && position.number(waiter.id) == *number && waiter.is_live(now)
+                let place = waiter.request.position.get();
+                place.is_queued && place.number == *number && waiter.is_live(now)
             };
             if let Some(waiter) = self.queue.iter().position(is_it).and_then(|at| self.queue.remove(at)) {
                 self.queue.push_front(waiter);
@@ -138,16 +139,15 @@ impl Table {
 
     /// Records that a waiter got the server lease through its queue position.
     pub(in crate::lock) fn served(self: &Arc<Self>, lock: &mut LockState, waiter: &Waiter, now: Instant) {
-        let position = &waiter.status.position;
-        if !position.is_queued() {
+        let Place { number, is_queued, .. } = waiter.request.position.get();
+        if !is_queued {
             return;
         }
-        let number = position.number(waiter.id);
-        position.left();
+        waiter.request.position.left();
         let pass = lock.local_pass.get_or_insert_default();
         pass.lost(number);
         pass.served.push(number);
-        let limit = waiter.status.may_execute_until();
+        let limit = waiter.request.may_execute_until();
         if now < limit {
             // An earlier request for this position can still execute, and create a position without
             // a waiter. So the position is removed again at `limit`.
@@ -253,10 +253,10 @@ impl Table {
         if pass.in_flight {
             return false;
         }
-        let waits = lock.queue.iter().filter(|waiter| !waiter.request.once && waiter.is_live(now));
+        let waits = lock.queue.iter().filter(|waiter| !waiter.request.options.once && waiter.is_live(now));
         let is_outside = |waiter: &&Waiter| {
-            let position = &waiter.status.position;
-            !position.is_queued() && !position.has_request_in_flight()
+            let place = waiter.request.position.get();
+            !place.is_queued && !place.has_request_in_flight
         };
         let new: Vec<_> = waits.take(depth).filter(is_outside).map(NewPosition::of).collect();
         if new.is_empty() && pass.served.is_empty() && !frees {
@@ -266,7 +266,7 @@ impl Table {
         let served = std::mem::take(&mut pass.served);
         pass.reporting.clone_from(&served);
         let request = PassRequest { server_lease, queue, served, new, frees };
-        self.spawn_background(Box::pin(Arc::clone(self).run_pass(key.clone(), request)));
+        self.core.spawn_background(Box::pin(Arc::clone(self).run_pass(key.clone(), request)));
         true
     }
 
@@ -367,15 +367,15 @@ impl Table {
         outcome: &RequestOutcome,
         is_known: bool,
     ) {
-        let NewPosition { waiter, number, status, request } = new;
+        let NewPosition { number, request } = new;
         let lock = state.locks.get(&server_lease.lock_id());
-        if status.position.number(*waiter) == *number {
-            outcome.retransmission_ends.into_iter().for_each(|until| status.set_maybe_executed(until));
-            let is_it = |waiting: &Waiter| waiting.id == *waiter && !waiting.answer.is_closed();
+        if request.position.get().number == *number {
+            outcome.retransmission_ends.into_iter().for_each(|until| request.set_maybe_executed(until));
+            let is_it = |waiter: &Waiter| waiter.request.id == request.id && !waiter.answer.is_closed();
             if lock.is_some_and(|lock| lock.queue.iter().any(is_it)) {
-                return status.position.request_ended(is_known);
+                return request.position.request_ended(is_known);
             }
-            status.position.left();
+            request.position.left();
         }
         // The waiter has left, or its position has another number by now. So whatever has this
         // number on the server is released: the position or, if the position was granted, the lock.
@@ -383,8 +383,8 @@ impl Table {
         // end of that lease's holds releases the lock.
         let ours = lock.and_then(|lock| lock.server_lease.as_ref());
         if ours.is_none_or(|ours| ours.id != *number) {
-            let limit = outcome.retransmission_ends.unwrap_or(Instant::MIN).max(status.may_execute_until());
-            let (keys, lease) = (&server_lease.keys, request.lease.duration());
+            let limit = outcome.retransmission_ends.unwrap_or(Instant::MIN).max(request.may_execute_until());
+            let (keys, lease) = (&server_lease.keys, request.options.lease.duration());
             self.schedule_cleanup(DeferredRelease::of(server_lease.protocol, keys, *number, lease, Some(limit)));
         }
     }

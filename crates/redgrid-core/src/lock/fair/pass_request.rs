@@ -10,9 +10,8 @@ use redgrid_client::{Reply, ServerError};
 
 use super::{PassArgs, ReleaseAfterPass, ServerQueue};
 use crate::clock::Instant;
-use crate::lock::acquire::RequestStatus;
+use crate::lock::acquire::LocalRequest;
 use crate::lock::hold::ServerLease;
-use crate::lock::protocol::AcquireRequest;
 use crate::lock::table::{Table, Waiter};
 
 /// One pass request.
@@ -28,18 +27,15 @@ pub(super) struct PassRequest {
 
 /// A waiter that the pass request enqueues.
 pub(super) struct NewPosition {
-    pub(super) waiter: u64,
     pub(super) number: u64,
-    pub(super) status: Arc<RequestStatus>,
-    pub(super) request: Arc<AcquireRequest>,
+    pub(super) request: Arc<LocalRequest>,
 }
 
 impl NewPosition {
     /// Returns the new position of a waiter, and marks the position as requested.
     pub(super) fn of(waiter: &Waiter) -> NewPosition {
-        waiter.status.position.mark_requested();
-        let (number, status) = (waiter.status.position.number(waiter.id), Arc::clone(&waiter.status));
-        NewPosition { waiter: waiter.id, number, status, request: Arc::clone(&waiter.request) }
+        waiter.request.position.mark_requested();
+        NewPosition { number: waiter.request.position.get().number, request: Arc::clone(&waiter.request) }
     }
 }
 

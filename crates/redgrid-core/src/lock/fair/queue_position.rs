@@ -1,35 +1,33 @@
 //! A request's position in the server's queue: its holder field and its state.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_client::internal::Mutex;
 
 use crate::clock::Instant;
-use crate::lease::LeaseMode;
-use crate::lock::acquire::{PendingAcquire, RequestStatus};
-use crate::lock::attempt::Attempt;
+use crate::lock::acquire::{LocalRequest, PendingAcquire};
 use crate::lock::cleanup::DeferredRelease;
 use crate::lock::protocol::{LockKeys, LockProtocol};
-use crate::lock::table::{LockState, Table, Waiter};
+use crate::lock::table::{LockState, Table};
 
 /// The queue position of one acquire request. Its holder field stays the same until the grant. It
 /// changes only if the field is released before the grant.
-#[derive(Default)]
 pub(in crate::lock) struct QueuePosition(Mutex<Place>);
 
-#[derive(Default)]
-struct Place {
-    /// Number in the holder field, if it differs from the id of the request. A released field is
-    /// never reused.
-    number: Option<u64>,
+#[derive(Clone, Copy, Default)]
+pub(in crate::lock) struct Place {
+    /// Number in the holder field: at first, the id of the request. A released field is never
+    /// reused.
+    pub(in crate::lock) number: u64,
     /// Whether a request for the position was sent. If so, the position may be queued, or may hold
     /// the lock.
-    was_requested: bool,
+    pub(in crate::lock) was_requested: bool,
     /// Whether a request for the position is in flight.
-    has_request_in_flight: bool,
+    pub(in crate::lock) has_request_in_flight: bool,
     /// Whether the position is in the server's queue.
-    is_queued: bool,
+    pub(in crate::lock) is_queued: bool,
     /// Whether a notification or a reply has shown that the position is next.
     is_notified: bool,
     /// When the holder's lease ends, if this position is the head of the queue.
@@ -37,23 +35,22 @@ struct Place {
 }
 
 impl QueuePosition {
-    fn place(&self) -> MutexGuard<'_, Place> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    pub(in crate::lock) fn new(number: u64) -> QueuePosition {
+        QueuePosition(Mutex::new(Place { number, ..Place::default() }))
     }
 
-    /// Returns the number of the holder field; `request` is the id of the request.
-    pub(in crate::lock) fn number(&self, request: u64) -> u64 {
-        self.place().number.unwrap_or(request)
+    pub(in crate::lock) fn get(&self) -> Place {
+        *self.0.lock()
     }
 
     /// Gives the request a new position, with another holder field. The caller of this method
     /// releases the old field, and the request is enqueued again.
     pub(in crate::lock) fn moved(&self, number: u64) {
-        *self.place() = Place { number: Some(number), ..Place::default() };
+        *self.0.lock() = Place { number, ..Place::default() };
     }
 
     pub(in crate::lock) fn mark_requested(&self) {
-        let mut place = self.place();
+        let mut place = self.0.lock();
         (place.was_requested, place.has_request_in_flight, place.is_notified, place.next_at) =
             (true, true, false, None);
     }
@@ -66,7 +63,7 @@ impl QueuePosition {
     /// request, which has created the position anew. So the position is marked as requested, and
     /// must be released again.
     pub(in crate::lock) fn request_ended(&self, waits: bool) {
-        let mut place = self.place();
+        let mut place = self.0.lock();
         place.is_queued = std::mem::take(&mut place.has_request_in_flight) && waits;
         place.was_requested |= !waits;
     }
@@ -74,30 +71,18 @@ impl QueuePosition {
     /// Records that the position is no longer in the queue: it was granted, removed, given up, or
     /// is about to be enqueued again. Returns whether a request for the position was sent.
     pub(in crate::lock) fn left(&self) -> bool {
-        let mut place = self.place();
+        let mut place = self.0.lock();
         let number = place.number;
         std::mem::replace(&mut *place, Place { number, ..Place::default() }).was_requested
     }
 
-    pub(in crate::lock) fn is_queued(&self) -> bool {
-        self.place().is_queued
-    }
-
-    pub(in crate::lock) fn was_requested(&self) -> bool {
-        self.place().was_requested
-    }
-
-    pub(in crate::lock) fn has_request_in_flight(&self) -> bool {
-        self.place().has_request_in_flight
-    }
-
     /// Records that the position is next and that the lock may be free.
     pub(in crate::lock) fn notify(&self) {
-        self.place().is_notified = true;
+        self.0.lock().is_notified = true;
     }
 
     pub(in crate::lock) fn clear_notification(&self) {
-        let mut place = self.place();
+        let mut place = self.0.lock();
         (place.is_notified, place.next_at) = (false, None);
     }
 
@@ -105,13 +90,13 @@ impl QueuePosition {
     ///
     /// `left` is `Duration::MAX` if the position is not the head, or if the time is not known.
     pub(in crate::lock) fn is_next_until(&self, now: Instant, left: Duration) {
-        self.place().next_at = (left != Duration::MAX).then(|| now + left);
+        self.0.lock().next_at = (left != Duration::MAX).then(|| now + left);
     }
 
     /// Returns the time at which the waiter must try: at once after a notification, otherwise the
     /// end of the holder's lease.
     pub(in crate::lock) fn due(&self) -> Instant {
-        let place = self.place();
+        let place = self.get();
         if place.is_notified { Instant::MIN } else { place.next_at.unwrap_or(Instant::MAX) }
     }
 }
@@ -121,40 +106,28 @@ impl Table {
     ///
     /// The release is sent at once, and again when no request for the position can execute any
     /// more.
-    fn release_position(
+    pub(in crate::lock) fn release_position(
         self: &Arc<Self>,
         protocol: &'static dyn LockProtocol,
         keys: &Arc<LockKeys>,
-        (waiter, status): (u64, &RequestStatus),
-        lease: LeaseMode,
+        request: &LocalRequest,
     ) {
-        if status.position.left() {
-            let (number, limit) = (status.position.number(waiter), status.may_execute_until());
-            self.schedule_cleanup(DeferredRelease::of(protocol, keys, number, lease.duration(), Some(limit)));
+        if request.position.left() {
+            let (number, lease) = (request.position.get().number, request.options.lease.duration());
+            let release = DeferredRelease::of(protocol, keys, number, lease, Some(request.may_execute_until()));
+            self.schedule_cleanup(release);
         }
     }
 
-    pub(in crate::lock) fn release_position_of(self: &Arc<Self>, lock: &LockState, waiter: &Waiter) {
-        self.release_position(lock.protocol, &lock.keys, (waiter.id, &waiter.status), waiter.request.lease);
-    }
-
-    /// Releases the position of an attempt after its waiter has left.
-    pub(in crate::lock) fn leave_queue(self: &Arc<Self>, attempt: &Attempt) {
-        let Attempt { protocol, key, entry, status, request, .. } = attempt;
-        self.release_position(*protocol, &key.keys, (*entry, status), request.lease);
+    pub(in crate::lock) fn release_position_of(self: &Arc<Self>, lock: &LockState, request: &LocalRequest) {
+        self.release_position(lock.protocol, &lock.keys, request);
     }
 }
 
 impl PendingAcquire {
     /// Returns a view of the position in the server's queue, for lock kinds that have one.
     pub fn queue_position(&self) -> QueuePositionView {
-        let (client, status) = (self.table().core.id.clone(), Arc::clone(&self.status));
-        QueuePositionView { client, waiter: self.id, status }
-    }
-
-    /// Releases the position of the request, for lock kinds that have one.
-    pub(in crate::lock) fn release_position(&self) {
-        self.table().release_position(self.kind, &self.key.keys, (self.id, &self.status), self.request.lease);
+        QueuePositionView { client: self.table().core.id.clone(), request: Arc::clone(&self.request) }
     }
 }
 
@@ -162,20 +135,15 @@ impl PendingAcquire {
 #[derive(Clone)]
 pub struct QueuePositionView {
     client: String,
-    waiter: u64,
-    status: Arc<RequestStatus>,
+    request: Arc<LocalRequest>,
 }
 
 impl QueuePositionView {
     /// Returns the holder field in the queue; `None` while the request is not queued.
     pub fn field(&self) -> Option<Bytes> {
-        let Self { client, waiter, status } = self;
-        status.position.is_queued().then(|| format!("{client}:{}", status.position.number(*waiter)).into())
+        let place = self.request.position.get();
+        place.is_queued.then(|| format!("{}:{}", self.client, place.number).into())
     }
 }
 
-impl std::fmt::Debug for QueuePositionView {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("QueuePositionView").field("field", &self.field()).finish()
-    }
-}
+crate::debug_fields!(QueuePositionView, |it| field: it.field());

@@ -14,7 +14,7 @@ use super::MultiGrant;
 use crate::clock::Instant;
 use crate::lease::deadline;
 use crate::lock::acquire::{GRACE, HoldGuard};
-use crate::lock::attempt::{GrantReply, InstallOutcome};
+use crate::lock::attempt::{GrantReply, NotInstalled};
 use crate::lock::cleanup::DeferredRelease;
 use crate::lock::error::{AcquireError, AcquireFailure};
 use crate::lock::hold::{Hold, ServerLease};
@@ -143,7 +143,7 @@ impl Table {
         let table = Arc::clone(self);
         // The attempt runs in a background task. If the caller's future is dropped, the result
         // cannot be delivered and is dropped, which releases the grants.
-        self.spawn_background(Box::pin(async move {
+        self.core.spawn_background(Box::pin(async move {
             let _ = answer.send(table.try_all(&multi).await);
         }));
         tokio::select! {
@@ -353,18 +353,18 @@ impl Table {
                 let server_lease = Arc::new(ServerLease::new(granted, &key, multi.kind, self.core.clock.clone()));
                 let request = state.shared(&multi.request);
                 match self.install_grant(&mut state, &key, &server_lease, sent) {
-                    InstallOutcome::Ours { lock, schedule } => {
+                    Ok((lock, schedule)) => {
                         let hold = self.create_hold((schedule, lock), &server_lease, (sent, now), request);
                         hold.reserve();
                         grants.push((*at, HoldGuard::first(multi.client.clone(), hold)));
                         answers.extend(lock.reject_try_waiters());
-                        lock.queue.iter().for_each(|entry| entry.status.set_busy());
+                        lock.queue.iter().for_each(|entry| entry.request.set_busy());
                     }
-                    InstallOutcome::Superseded => {
+                    Err(NotInstalled::Superseded) => {
                         superseded = Some(*at);
                         unwanted.push(server_lease);
                     }
-                    InstallOutcome::Closed => {
+                    Err(NotInstalled::Closed) => {
                         closed = true;
                         unwanted.push(server_lease);
                     }
@@ -373,7 +373,7 @@ impl Table {
             }
             drop(state);
             send(answers);
-            unwanted.iter().for_each(|server_lease| self.release_unreceived(server_lease));
+            unwanted.iter().for_each(|server_lease| self.leave_until(server_lease, Instant::MIN));
         }
         grants.sort_by_key(|(at, _)| *at);
         let bundle = MultiGrant::of(grants.into_iter().map(|(_, grant)| grant).collect());

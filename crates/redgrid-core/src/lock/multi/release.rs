@@ -96,7 +96,7 @@ impl MultiGrant {
             let _ = answer.send(errors);
         } else {
             let work = Arc::clone(&table).release_together(releases, errors, answer);
-            table.spawn_background(Box::pin(work));
+            table.core.spawn_background(Box::pin(work));
         }
         Some((receiver, client))
     }
@@ -198,7 +198,7 @@ impl Table {
     /// [`release_task`](Table::release_task).
     fn release_alone(self: &Arc<Self>, release: Release, begun: Option<bool>) -> Outcome {
         let (answer, receiver) = oneshot::channel();
-        self.spawn_background(self.release_task(release, begun, Some(answer)));
+        self.core.spawn_background(self.release_task(release, begun, Some(answer)));
         receiver
     }
 

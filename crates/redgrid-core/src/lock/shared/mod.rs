@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redgrid_client::Request;
 
-use super::acquire::HoldGuard;
+use super::acquire::{HoldGuard, PendingAcquire};
 use super::error::AcquireError;
 use super::handover_window::LeaseFit;
 use super::hold::{Hold, ServerLease};
@@ -50,7 +50,8 @@ pub trait ReadWriteMode: Send + Sync {
     /// Returns the name of the lock kind that is the other mode of the same read-write lock.
     fn paired_mode(&self) -> &'static str;
 
-    /// Acquires like [`LockProtocol::acquire`], with the context of the request.
+    /// Returns the acquire request, like [`LockProtocol::acquire`], with the `context` as further
+    /// arguments.
     fn enter(&self, claim: HoldArgs<'_>, context: &AcquireContext) -> Request;
 
     /// Returns the interval at which a client announces its waiting requests; `None` if requests of
@@ -154,7 +155,8 @@ impl GrantSet {
 }
 
 impl State {
-    /// Returns the ids of all lock states of a key, of this kind and of its paired mode.
+    /// Returns the ids of all lock states of a key: those of this kind, and those of the other mode
+    /// of a read-write lock.
     pub(in crate::lock) fn all_of(&self, kind: &dyn LockProtocol, keys: &Arc<LockKeys>) -> Vec<LockId> {
         let kinds = std::iter::once(kind.name()).chain(kind.read_write().map(ReadWriteMode::paired_mode));
         kinds.flat_map(|kind| self.grants_of(kind, keys)).collect()
@@ -162,8 +164,8 @@ impl State {
 
     /// Returns the ids of a key's lock states of one kind.
     ///
-    /// The first id always has the grant number 0, the number of all grants except those of readers
-    /// and of conversions (see [`LockId`]). It is returned even if no lock state has this id.
+    /// The first id always has grant number 0. Only grants of readers and of conversions have other
+    /// numbers (see [`LockId`]). The first id is returned even if no lock state has it.
     pub(in crate::lock) fn grants_of(
         &self,
         kind: &'static str,
@@ -184,8 +186,8 @@ impl State {
     /// Finds the hold that the request converts: a hold of the same holder in the paired mode.
     /// Returns the id of its server lease; `None` if there is no such hold.
     ///
-    /// The request fails with [`AcquireError::WouldDeadlock`] if it would wait for a hold of its
-    /// own holder, or of the holder of the `Holder::scope` in which it is made.
+    /// The error is [`AcquireError::WouldDeadlock`] if the request would wait for a hold of its own
+    /// holder, or for a hold of the current holder (`Holder::scope`).
     pub(in crate::lock) fn held_in_paired_mode(
         &self,
         kind: &dyn LockProtocol,
@@ -200,9 +202,9 @@ impl State {
             .grants_of(mode.paired_mode(), keys)
             .filter_map(|key| self.locks.get(&key).map(|lock| &**lock))
             .collect();
-        let mut held = locks.iter().flat_map(|lock| lock.held()).filter(|hold| hold.holder().is_some());
-        match held.find(|hold| hold.holder() == request.holder || hold.holder() == scope) {
-            Some(hold) if mode.is_shared() && hold.holder() == request.holder => {
+        let mut held = locks.iter().flat_map(|lock| lock.held()).filter(|hold| hold.request.holder.is_some());
+        match held.find(|hold| hold.request.holder == request.holder || hold.request.holder == scope) {
+            Some(hold) if mode.is_shared() && hold.request.holder == request.holder => {
                 // From now on, the hold of the new request depends on this server lease. So this
                 // lease must not be handed over locally.
                 hold.server_lease.seal();
@@ -214,28 +216,21 @@ impl State {
     }
 }
 
-/// Where a request was placed.
-pub(in crate::lock) enum Placement {
-    Queue(LockId),
-    /// The request was granted at once, by sharing a grant.
-    Shared(Arc<Hold>),
-}
-
 impl Table {
-    /// Lets the request share an existing grant, if that is possible at once. Otherwise chooses the
-    /// lock state in which the request waits: an existing one or a new one.
+    /// Lets the request share an existing grant, if that is possible at once. Otherwise returns
+    /// `None`, and chooses the lock state in which the request waits: an existing one or a new one.
+    /// The key of `pending` identifies it.
     pub(in crate::lock) fn place(
         &self,
         state: &mut State,
-        kind: &'static dyn LockProtocol,
-        keys: &Arc<LockKeys>,
-        request: &Arc<AcquireRequest>,
+        pending: &mut PendingAcquire,
         under: Option<u64>,
-    ) -> Placement {
-        let whole = LockId::of(kind, keys);
+    ) -> Option<Arc<Hold>> {
+        let (kind, request, whole) = (pending.kind, &pending.request.options, pending.key.clone());
         if under.is_none() && !kind.is_shared() {
-            return Placement::Queue(whole);
+            return None;
         }
+        let keys = &whole.keys;
         let is_private = under.is_some() || !request.at_least.is_zero() || request.max_hold.is_some();
         let (now, handover_window) = (self.now(), self.handover_window(kind, &whole));
         if !is_private {
@@ -247,20 +242,20 @@ impl Table {
                     continue;
                 }
                 if let Some(server_lease) = shareable(lock, request, handover_window, now) {
-                    let hold = self.create_hold((schedule, lock), &server_lease, (now, now), Arc::clone(request));
-                    return Placement::Shared(hold);
+                    return Some(self.create_hold((schedule, lock), &server_lease, (now, now), Arc::clone(request)));
                 }
                 if lock.can_join_pending(request, handover_window, now) {
-                    return Placement::Queue(key);
+                    pending.key = key;
+                    return None;
                 }
             }
         }
-        let key = LockId { grant: self.number(), ..whole };
         let mut lock = Box::new(LockState::new(kind, Arc::clone(keys), now));
         lock.shared = Some(Box::new(SharedGrant { under, is_private, ..SharedGrant::default() }));
-        state.grants.insert(&key);
-        state.locks.insert(key.clone(), lock);
-        Placement::Queue(key)
+        pending.key = LockId { grant: self.number(), ..whole };
+        state.grants.insert(&pending.key);
+        state.locks.insert(pending.key.clone(), lock);
+        None
     }
 
     /// Gives every waiter a hold of the shared grant.
@@ -273,8 +268,9 @@ impl Table {
     ) -> Answers {
         let mut answers = Answers::new();
         for waiter in waiters.filter(|waiter| !waiter.answer.is_closed()) {
-            self.wait_ended(lock, (&waiter.status, waiter.entered), || now);
-            let hold = self.create_hold((schedule, lock), server_lease, (from, now), waiter.request);
+            self.wait_ended(lock, &waiter.request, || now);
+            let hold =
+                self.create_hold((schedule, lock), server_lease, (from, now), Arc::clone(&waiter.request.options));
             answers.push((waiter.answer, Ok(Some(HoldGuard::first(waiter.client, hold)))));
         }
         answers
@@ -375,8 +371,9 @@ impl LockState {
             return self.queue.is_empty()
                 && self.server_lease.as_ref().is_some_and(|had| satisfies(had, request, handover_window, now));
         }
-        let is_alike =
-            |waiter: &Waiter| waiter.request.lease == request.lease && waiter.request.durability == request.durability;
+        let is_alike = |waiter: &Waiter| {
+            waiter.request.options.lease == request.lease && waiter.request.options.durability == request.durability
+        };
         self.server_lease.is_none()
             && self.busy == Busy::No
             && !self.queue.is_empty()

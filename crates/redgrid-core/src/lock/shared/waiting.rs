@@ -24,7 +24,7 @@ impl Table {
         AcquireContext { under, since: shared.map_or(0, |shared| shared.waits_since), waits: !request.once }
     }
 
-    /// Withdraws the announcement of a waiter, if it was sent.
+    /// Withdraws the announcement of a waiter, if the announcement was sent.
     pub(in crate::lock) fn withdraw(&self, lock: &mut LockState) {
         let Some((mode, shared)) = lock.protocol.read_write().zip(lock.shared.as_mut()) else { return };
         if std::mem::take(&mut shared.is_announced)
@@ -85,11 +85,13 @@ impl Table {
         self.give_back_at(server_lease.lease_ends(), request, server_lease.lease());
     }
 
-    /// Sends `request` at the time `at`, and retries it until `timeout` has passed. A shutdown does
-    /// not wait for the request: without it, the hold ends when the key expires.
+    /// Sends `request` at the time `at`, and retries it until `timeout` has passed.
+    ///
+    /// A shutdown does not wait for the request, and may prevent it. The holder field then stays on
+    /// the server until the key expires, at the latest.
     fn give_back_at(&self, at: Instant, request: Request, timeout: Duration) {
         let core = Arc::clone(&self.core);
-        self.spawn_background(Box::pin(async move {
+        self.core.spawn_background(Box::pin(async move {
             tokio::select! {
                 () = core.clock.sleep_until(at) => {
                     core.give_back(request, at + timeout, RetryPolicy::ToTheEnd).await;

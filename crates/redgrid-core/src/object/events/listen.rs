@@ -8,8 +8,8 @@ use redgrid_client::internal::{MessageBuffer, SubscribeError};
 use redgrid_client::{Client, ServerError};
 
 use super::super::{Object, ObjectError};
-use super::notify_config::{EventSource, NotifyConfig};
-use super::stream::{Filter, Subscription};
+use super::notify_config::NotifyConfig;
+use super::stream::{Check, Filter, Names};
 use super::{Events, Kinds, ListenError};
 use crate::author::ClientExt;
 use crate::failure::{Failure, Operation};
@@ -157,26 +157,25 @@ impl Listen {
         }
         let (subscriptions, database) = (&client.core().subscriptions, client.core().database);
         let until = client.clock().now() + client.patience();
-        let (source, space) = match &target {
-            Target::Key { key, .. } => (EventSource::Key(key.clone()), 'K'),
+        let (key, space) = match &target {
+            Target::Key { key, .. } => (Some(key.clone()), 'K'),
             Target::Pattern(pattern) if pattern.is_empty() => {
                 return invalid("pattern", "a pattern that is not empty", "\"\"".into());
             }
-            Target::Pattern(_) => (EventSource::All, 'E'),
+            Target::Pattern(_) => (None, 'E'),
         };
-        let notify_config = NotifyConfig { source, letters: self.kinds.letters(space), enable: self.enable };
+        let notify_config = NotifyConfig { key, letters: self.kinds.letters(space), enable: self.enable };
         let notify_config = (!self.unchecked).then_some(notify_config);
         if let Some(notify_config) = &notify_config {
             notify_config.clone().ensure(Arc::clone(subscriptions), until).await?;
         }
         let buffer = Arc::new(MessageBuffer::new(self.kept));
-        let (subscription, filter) = match target {
+        let (mut of_key, mut of_events) = (None, Vec::new());
+        let names = match target {
             Target::Key { name, key } => {
                 let channel = [format!("__keyspace@{database}__:").as_bytes(), &key].concat();
-                let subscription = Subscription::Key {
-                    _registration: subscriptions.subscribe_buffered(&buffer, channel.into(), &key),
-                };
-                (subscription, Filter::of_key(name, self.kinds))
+                of_key = Some(subscriptions.subscribe_buffered(&buffer, channel.into(), &key));
+                Names::One(name)
             }
             Target::Pattern(pattern) => {
                 let prefix = format!("__keyevent@{database}__:");
@@ -187,17 +186,14 @@ impl Listen {
                 // denied in one request, the client retries each of them alone. To avoid these
                 // retries, the client first subscribes to one channel, and stops if that one is
                 // denied.
-                let first = subscriptions.subscribe_buffered_on_primaries(&buffer, channels);
+                of_events.push(subscriptions.subscribe_buffered_on_primaries(&buffer, channels));
                 client.core().wait_active(&buffer, until).await.map_err(subscribe_error)?;
-                let all = [first].into_iter().chain(
-                    (!others.is_empty()).then(|| subscriptions.subscribe_buffered_on_primaries(&buffer, others)),
-                );
-                let namespace = subscriptions.settings().namespace.as_str();
+                if !others.is_empty() {
+                    of_events.push(subscriptions.subscribe_buffered_on_primaries(&buffer, others));
+                }
+                let namespace = subscriptions.settings.namespace.as_str();
                 let name_prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}:") };
-                (
-                    Subscription::Pattern { _subscriptions: all.collect() },
-                    Filter::of_pattern(pattern, prefix, name_prefix, self.kinds),
-                )
+                Names::Matching { pattern, prefix, name_prefix }
             }
         };
         client.core().wait_active(&buffer, until).await.map_err(subscribe_error)?;
@@ -207,7 +203,15 @@ impl Listen {
             notify_config.clone().ensure(Arc::clone(subscriptions), until).await?;
         }
         buffer.start();
-        Ok(Events::new(Arc::clone(subscriptions), buffer, subscription, filter, notify_config))
+        Ok(Events {
+            subscriptions: Arc::clone(subscriptions),
+            buffer,
+            _of_key: of_key,
+            _of_events: of_events,
+            filter: Filter { kinds: self.kinds, names },
+            notify_config,
+            check: Check::default(),
+        })
     }
 }
 

@@ -27,12 +27,12 @@
 //! gap. Events of one node arrive in the order in which the node published them.
 //!
 //! A server publishes [`Expired`](Kind::Expired) when it deletes an expired key, not when the key
-//! expires. It deletes the key on the next access, or when its periodic scan finds the key,
-//! normally within a second. A command on several keys causes several events, and a method of an
-//! object may send several commands. An event concerns one key. The companions of an object, such
-//! as the queue of a fair lock, are separate keys with events of their own. A failover may lose a
-//! change whose event was already published. If the change is then repeated, its event is published
-//! again.
+//! expires. The server deletes the key on the next access, or when the server's periodic scan finds
+//! the key, normally within a second. A command on several keys causes several events, and a method
+//! of an object may send several commands. An event concerns one key. The companions of an object,
+//! such as the queue of a fair lock, are separate keys with events of their own. A failover may
+//! lose a change whose event was already published. If the change is then repeated, its event is
+//! published again.
 
 use std::fmt;
 

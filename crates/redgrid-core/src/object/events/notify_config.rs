@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use redgrid_client::internal::SubscriptionManager;
 use redgrid_client::{Code, Reply, Request, Server, ServerError};
 
@@ -17,29 +18,12 @@ const SETTING: &str = "notify-keyspace-events";
 /// necessary only if other clients change the setting at the same time.
 const MAX_CHANGES: usize = 3;
 
-/// The servers that publish the events.
-#[derive(Clone)]
-pub(super) enum EventSource {
-    /// The primary of a key.
-    Key(bytes::Bytes),
-    /// All primaries.
-    All,
-}
-
-impl EventSource {
-    fn nodes(&self, subscriptions: &SubscriptionManager) -> Vec<Arc<dyn Server>> {
-        match self {
-            EventSource::Key(key) => vec![subscriptions.topology().primary(key)],
-            EventSource::All => subscriptions.topology().primaries(),
-        }
-    }
-}
-
 /// The letters that must be in the setting `notify-keyspace-events`, and the servers on which they
 /// must be set.
 #[derive(Clone)]
 pub(super) struct NotifyConfig {
-    pub(super) source: EventSource,
+    /// The key whose primary publishes the events; `None` for all primaries.
+    pub(super) key: Option<Bytes>,
     pub(super) letters: String,
     /// Whether missing letters are added to the setting. If false, a missing letter is an error.
     pub(super) enable: bool,
@@ -55,7 +39,10 @@ impl NotifyConfig {
         until: Instant,
     ) -> Result<(), ListenError> {
         loop {
-            let nodes = self.source.nodes(&subscriptions);
+            let nodes = match &self.key {
+                Some(key) => vec![subscriptions.topology.primary(key)],
+                None => subscriptions.topology.primaries(),
+            };
             let mut failed = nodes.is_empty().then(|| ServerError::not_sent("no server is known"));
             let mut refused = None;
             // Waiting does not help if every server refuses this client.
@@ -71,11 +58,11 @@ impl NotifyConfig {
                 return Err(refused);
             }
             let Some(source) = failed else { return Ok(()) };
-            let retry_at = subscriptions.clock().now() + subscriptions.settings().retry_delay;
+            let retry_at = subscriptions.clock.now() + subscriptions.settings.retry_delay;
             if is_lasting || retry_at >= until {
                 return Err(unavailable(source));
             }
-            subscriptions.clock().sleep_until(retry_at).await;
+            subscriptions.clock.sleep_until(retry_at).await;
         }
     }
 

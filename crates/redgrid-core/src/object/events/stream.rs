@@ -22,14 +22,23 @@ use crate::pattern::matches;
 /// [`Listen::to`](super::Listen::to). It is a `Stream` of [`Notice`]s, and ends when the client
 /// ends. Dropping the stream ends the subscription. The stream does not keep the client alive.
 pub struct Events {
-    subscriptions: Arc<SubscriptionManager>,
-    buffer: Arc<MessageBuffer>,
-    _subscription: Subscription,
-    filter: Filter,
-    /// The required setting of the servers. It is checked at the start and after each interruption;
-    /// `None` if there are no checks.
-    notify_config: Option<NotifyConfig>,
-    checking: Option<BoxFuture<'static, Result<(), ListenError>>>,
+    pub(super) subscriptions: Arc<SubscriptionManager>,
+    pub(super) buffer: Arc<MessageBuffer>,
+    /// The subscription to the channel of a key.
+    pub(super) _of_key: Option<Registration>,
+    /// The subscriptions to the channels of events.
+    pub(super) _of_events: Vec<AllPrimariesSubscription>,
+    pub(super) filter: Filter,
+    /// The required setting of the servers, which is checked at the start and after each
+    /// interruption. `None` if there are no checks.
+    pub(super) notify_config: Option<NotifyConfig>,
+    pub(super) check: Check,
+}
+
+/// The check of the servers after an interruption, and the reports that follow it.
+#[derive(Default)]
+pub(super) struct Check {
+    running: Option<BoxFuture<'static, Result<(), ListenError>>>,
     /// A timer of [`GAP_DELAY`], which runs while the report of a gap waits for the end of a check.
     /// If the timer ends first, the gap is reported before the check has ended.
     delayed_gap: Option<BoxFuture<'static, ()>>,
@@ -44,40 +53,27 @@ pub struct Events {
 /// less time.
 const GAP_DELAY: Duration = Duration::from_secs(1);
 
-/// The subscription of a stream.
-pub(super) enum Subscription {
-    Key { _registration: Registration },
-    Pattern { _subscriptions: Vec<AllPrimariesSubscription> },
-}
-
 /// The selection of the events in a stream.
 pub(super) struct Filter {
-    kinds: Kinds,
-    target: Target,
+    pub(super) kinds: Kinds,
+    pub(super) names: Names,
 }
 
-enum Target {
+/// The names whose events a stream contains.
+pub(super) enum Names {
     /// The events of the key with this name, on the key's channel.
-    Key(String),
+    One(String),
     /// The events of all keys whose names match `pattern`. The name of a channel is `prefix`,
     /// followed by the name of the event. The payload of a message is `name_prefix` (the
     /// namespace), followed by the name of the key.
-    Pattern { pattern: String, prefix: String, name_prefix: String },
+    Matching { pattern: String, prefix: String, name_prefix: String },
 }
 
 impl Filter {
-    pub(super) fn of_key(name: String, kinds: Kinds) -> Filter {
-        Filter { kinds, target: Target::Key(name) }
-    }
-
-    pub(super) fn of_pattern(pattern: String, prefix: String, name_prefix: String, kinds: Kinds) -> Filter {
-        Filter { kinds, target: Target::Pattern { pattern, prefix, name_prefix } }
-    }
-
     fn event(&self, channel: &Bytes, payload: &Bytes) -> Option<Event> {
-        let (name, command) = match &self.target {
-            Target::Key(name) => (name.clone(), text(payload)),
-            Target::Pattern { pattern, prefix, name_prefix } => {
+        let (name, command) = match &self.names {
+            Names::One(name) => (name.clone(), text(payload)),
+            Names::Matching { pattern, prefix, name_prefix } => {
                 let name = payload.strip_prefix(name_prefix.as_bytes())?;
                 let command = channel.strip_prefix(prefix.as_bytes())?;
                 if !matches(pattern.as_bytes(), name) {
@@ -95,26 +91,6 @@ fn text(bytes: &[u8]) -> String {
 }
 
 impl Events {
-    pub(super) fn new(
-        subscriptions: Arc<SubscriptionManager>,
-        buffer: Arc<MessageBuffer>,
-        subscription: Subscription,
-        filter: Filter,
-        notify_config: Option<NotifyConfig>,
-    ) -> Events {
-        Events {
-            subscriptions,
-            buffer,
-            _subscription: subscription,
-            filter,
-            notify_config,
-            checking: None,
-            delayed_gap: None,
-            repeat_gap: false,
-            uncertain: None,
-        }
-    }
-
     /// Returns the next item; `None` when the client has ended.
     ///
     /// # Cancel safety
@@ -130,24 +106,24 @@ impl Stream for Events {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Notice>> {
         const INTERRUPTED: Notice = Notice::Gap(Gap::Interrupted);
-        if let Some(why) = self.uncertain.take() {
+        if let Some(why) = self.check.uncertain.take() {
             return Poll::Ready(Some(Notice::Uncertain(why)));
         }
-        if let Some(checking) = &mut self.checking
-            && let Poll::Ready(result) = checking.as_mut().poll(context)
+        if let Some(running) = &mut self.check.running
+            && let Poll::Ready(result) = running.as_mut().poll(context)
         {
-            self.checking = None;
-            self.uncertain = result.err();
-            if self.delayed_gap.take().is_some() || std::mem::take(&mut self.repeat_gap) {
+            self.check.running = None;
+            self.check.uncertain = result.err();
+            if self.check.delayed_gap.take().is_some() || std::mem::take(&mut self.check.repeat_gap) {
                 return Poll::Ready(Some(INTERRUPTED));
             }
         }
         // If a server does not answer the check, the events after the gap are delayed by at most
         // [`GAP_DELAY`].
-        if let Some(delay) = &mut self.delayed_gap {
+        if let Some(delay) = &mut self.check.delayed_gap {
             std::task::ready!(delay.as_mut().poll(context));
-            self.delayed_gap = None;
-            self.repeat_gap = true;
+            self.check.delayed_gap = None;
+            self.check.repeat_gap = true;
             return Poll::Ready(Some(INTERRUPTED));
         }
         loop {
@@ -161,10 +137,10 @@ impl Stream for Events {
                     let Some(notify_config) = self.notify_config.clone() else { return Poll::Ready(Some(INTERRUPTED)) };
                     // The primary may be a different server now. If the setting of that server is
                     // incomplete, the server publishes nothing until the setting is corrected.
-                    let (subscriptions, now) = (Arc::clone(&self.subscriptions), self.subscriptions.clock().now());
-                    let (until, clock) = (now + subscriptions.settings().patience(), subscriptions.clock().clone());
-                    self.checking = Some(Box::pin(notify_config.ensure(subscriptions, until)));
-                    self.delayed_gap = Some(Box::pin(async move { clock.sleep_until(now + GAP_DELAY).await }));
+                    let (subscriptions, now) = (Arc::clone(&self.subscriptions), self.subscriptions.clock.now());
+                    let (until, clock) = (now + subscriptions.settings.patience(), subscriptions.clock.clone());
+                    self.check.running = Some(Box::pin(notify_config.ensure(subscriptions, until)));
+                    self.check.delayed_gap = Some(Box::pin(async move { clock.sleep_until(now + GAP_DELAY).await }));
                     return self.poll_next(context);
                 }
                 Some(PubSubEvent::Missed(missed)) => Notice::Gap(Gap::Slow { missed }),

@@ -64,8 +64,8 @@ end
 local freed = #removed_leases
 if #ARGV == 12 + ARGV[8] + 3 * ARGV[9] + ARGV[10] then
   -- An exchange without requests must not be refused. A server that is out of memory may refuse the
-  -- first write of a script, but it accepts a ZREM, and after it all later writes. So this ZREM,
-  -- which removes nothing, lets the following writes pass.
+  -- first write of a script. A ZREM is never refused, and no write after the first one is. So this
+  -- ZREM, which removes nothing, is the first write.
   redis.call('ZREM', KEYS[3], '')
 end
 for i = 1, tonumber(ARGV[9]) do

@@ -12,8 +12,8 @@ local now = math.floor((clock[1] * 1000000 + clock[2]) / 1000)
 if tonumber(redis.call('ZSCORE', KEYS[2], ARGV[5]) or 0) <= now then
   return answer({0})
 end
--- A server that is out of memory may refuse the first write of a script, but it accepts a ZREM, and
--- after it all later writes. So this ZREM, which removes nothing, lets the next write pass.
+-- A server that is out of memory may refuse the first write of a script. A ZREM is never refused,
+-- and no write after the first one is. So this ZREM, which removes nothing, is the first write.
 redis.call('ZREM', KEYS[2], '')
 redis.call('ZADD', KEYS[2], string.format('%.0f', now + ARGV[4]), ARGV[5])
 return answer({1})

@@ -18,8 +18,8 @@ local left = redis.call('GET', KEYS[2])
 if left and not tonumber(left) then
   return redis.error_reply('WRONGTYPE not a number of permits')
 end
--- A server that is out of memory may refuse the first write of a script, but it accepts a ZREM, and
--- after it all later writes. So this ZREM, which removes nothing, lets the following writes pass.
+-- A server that is out of memory may refuse the first write of a script. A ZREM is never refused,
+-- and no write after the first one is. So this ZREM, which removes nothing, is the first write.
 redis.call('ZREM', KEYS[3], '')
 if left then
   left = redis.call('INCRBY', KEYS[2], 1)

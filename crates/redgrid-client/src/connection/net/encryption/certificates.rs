@@ -11,8 +11,8 @@ use rustls::{ClientConfig, RootCertStore};
 use crate::config::{Secret, Tls};
 use crate::connection::trouble::of_system;
 
-/// A setting that cannot be used, with the text for the error: what was expected, and what is
-/// wrong. The text never contains a private key.
+/// A setting that cannot be used. `expected` is a part of the error message: what was expected, and
+/// what is wrong. `expected` never contains a private key.
 pub(super) struct Wrong {
     pub(super) setting: &'static str,
     pub(super) expected: String,
@@ -36,7 +36,8 @@ pub(super) struct Pems {
 #[derive(PartialEq, Eq)]
 struct Pem {
     setting: &'static str,
-    /// ` in <file>`, or empty if the setting itself contains the text.
+    /// A part of error messages that names the file of the PEM text: ` in <file>`. Empty if the
+    /// setting itself contains the PEM text.
     place: String,
     text: Vec<u8>,
 }

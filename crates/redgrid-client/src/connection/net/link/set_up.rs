@@ -58,12 +58,6 @@ struct Failure {
     found: Option<Trouble>,
 }
 
-impl Failure {
-    fn of(text: String) -> Self {
-        Failure { trouble: Trouble::of(&text), text: Some(text), found: None }
-    }
-}
-
 impl Connection {
     /// Sets up the next connection.
     ///
@@ -150,7 +144,10 @@ impl Connection {
                 connecting.await
             }
         };
-        connected.map_err(|text| Failure { found, ..Failure::of(without_arguments(&text).to_owned()) })
+        connected.map_err(|text| {
+            let text = without_arguments(&text);
+            Failure { trouble: Trouble::of(text), text: Some(text.to_owned()), found }
+        })
     }
 
     fn outputs(&self, silence: Arc<Silence>, messages: mpsc::UnboundedSender<Push>) -> Outputs {

@@ -10,37 +10,26 @@ use crate::clock::{Clock, Instant};
 use crate::sync::Mutex;
 
 /// The outstanding requests of one connection, and the time of the last received data.
+#[derive(Default)]
 pub(super) struct Silence {
     outstanding: Mutex<Outstanding>,
     /// Notified when a request is sent while the watcher ([`Silence::lasts_for`]) is idle.
     begins: Notify,
 }
 
+#[derive(Default)]
 struct Outstanding {
     answers: usize,
     /// The later of two times: when the first outstanding request was sent, and when the server
     /// last sent or accepted data.
     since: Instant,
-    /// Time of the last request or partial transfer, even if that request was cancelled. `MAX` if a
-    /// complete frame has been received since.
-    unanswered_since: Instant,
+    /// Time of the last request or partial transfer, even if that request was cancelled. `None` if
+    /// a complete frame has been received since.
+    unanswered_since: Option<Instant>,
     /// Whether a request was sent since the watcher last checked.
     sent_since_check: bool,
     /// Whether the watcher checks at intervals, because a request was sent recently.
     watched: bool,
-}
-
-impl Default for Silence {
-    fn default() -> Self {
-        let outstanding = Outstanding {
-            answers: 0,
-            since: Instant::MIN,
-            unanswered_since: Instant::MAX,
-            sent_since_check: false,
-            watched: false,
-        };
-        Silence { outstanding: Mutex::new(outstanding), begins: Notify::new() }
-    }
 }
 
 impl Silence {
@@ -58,7 +47,7 @@ impl Silence {
 
     pub(super) fn received(&self, now: Instant) {
         let mut outstanding = self.outstanding.lock();
-        (outstanding.since, outstanding.unanswered_since) = (now, Instant::MAX);
+        (outstanding.since, outstanding.unanswered_since) = (now, None);
     }
 
     /// Records partial progress: the server has sent a part of a reply, or accepted a part of a
@@ -73,7 +62,7 @@ impl Silence {
 
     /// Restarts the watcher's time limit at `now`, and wakes the watcher if it is idle.
     fn watch(&self, mut outstanding: MutexGuard<'_, Outstanding>, now: Instant) {
-        (outstanding.unanswered_since, outstanding.sent_since_check) = (now, true);
+        (outstanding.unanswered_since, outstanding.sent_since_check) = (Some(now), true);
         let is_watched = std::mem::replace(&mut outstanding.watched, true);
         drop(outstanding);
         if !is_watched {
@@ -112,11 +101,11 @@ impl Silence {
         let mut outstanding = self.outstanding.lock();
         let sent_since_check = std::mem::replace(&mut outstanding.sent_since_check, false);
         match outstanding.unanswered_since {
-            Instant::MAX => {
+            None => {
                 outstanding.watched = sent_since_check;
                 sent_since_check.then(|| now + limit)
             }
-            since => Some(since + limit),
+            Some(since) => Some(since + limit),
         }
     }
 }

@@ -76,8 +76,8 @@ const MAX_REPLY_DELAY: Duration = Duration::from_millis(1);
 /// Interval at which waiting calls are checked: 5 ms. If a call has waited for that long, a further
 /// sender is started, whatever is in flight. So no call waits for more than about 10 ms.
 ///
-/// Calls wait because the requests in flight are expected to be polled and answered soon. If that
-/// does not happen, for example with a distant server, the further sender ends the wait.
+/// Calls wait because the replies to the requests in flight are expected soon. If the replies take
+/// long, for example with a distant server, the further sender ends the wait.
 const MAX_WAIT: Duration = Duration::from_millis(5);
 
 impl Batchers {
@@ -141,7 +141,7 @@ impl Node {
             Err(ServerError::Refused { message, .. }) if Code::of(&message) == Code::NoScript => {
                 // The retry is boxed because it is rare: unboxed, it would enlarge the future of
                 // every sender.
-                Box::pin(link.send(command("EVAL", body.bytes())?)).await
+                Box::pin(link.send(command("EVAL", body.bytes().clone())?)).await
             }
             answer => answer,
         }

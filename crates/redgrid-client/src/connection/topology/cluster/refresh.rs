@@ -100,8 +100,8 @@ impl Cluster {
                             let message = why.unwrap_or_else(|| "none is set".into());
                             return Err(Trouble { message, kind: kind_of(all()) });
                         }
-                        // No other node has returned a map, so nothing can confirm this one. It is
-                        // used without confirmation.
+                        // No other node has returned a map, so no map can confirm this one. This
+                        // map is used without confirmation.
                         [ranges] => {
                             self.apply(ranges);
                             return Ok(());

@@ -12,9 +12,9 @@ use crate::connection::node::Node;
 
 /// How long the leading sentinel can take to report the number of the election of a failover: 10 s.
 ///
-/// After that the chosen server is followed only while it reports that it is a primary, and while
+/// After that, the chosen server is followed only while it reports the role of a primary and
 /// [`Elected::is_backed`] is set. 10 s is ample: the sentinel queries the chosen server every
-/// second, and reports the new number once the server reports that it is a primary.
+/// second, and reports the new number once the server reports the role of a primary.
 const COUNTED_WITHIN: Duration = Duration::from_secs(10);
 
 /// How long the leading sentinel can leave queries unanswered before its choice is given up: 2 s.
@@ -23,7 +23,8 @@ const LEADER_TIMEOUT: Duration = Duration::from_secs(2);
 /// A replica that was chosen to replace a primary.
 pub(super) struct Elected {
     pub(super) address: Address,
-    /// The node is connected as soon as the server reports that it is a primary.
+    /// The node of the replica. The node counts as connected only while its server reports the role
+    /// of a primary. So before the promotion, the node is not connected.
     pub(super) node: Arc<Node>,
     /// The number of the latest election before this failover.
     pub(super) after: u64,
@@ -38,11 +39,6 @@ pub(super) struct Elected {
 }
 
 impl Elected {
-    pub(super) fn new(address: Address, node: Arc<Node>, after: u64, leader: &Arc<Node>) -> Elected {
-        let (leader, chosen_at) = (Arc::clone(leader), Instant::now());
-        Elected { address, node, after, leader, chosen_at, followed_at: None, is_backed: true }
-    }
-
     /// Returns whether this replica must be given up before the client has used it as the primary.
     ///
     /// The replica is given up if another replica is now chosen. If no replica is chosen now, this
@@ -70,10 +66,11 @@ impl Elected {
 
 /// Returns whether to keep following a chosen server that has been followed for `followed_for`.
 ///
-/// A failover that is given up does not change the election number. Its chosen server reports that
-/// it is a primary until the sentinels demote it. Meanwhile the sentinels and other clients return
-/// to the former primary. So after [`COUNTED_WITHIN`], the server's own report is not sufficient.
-/// Before that, not even a lost connection causes a return to the former primary.
+/// A failover that is given up does not change the election number. The server that was chosen in
+/// this failover reports the role of a primary until the sentinels demote the server. Meanwhile the
+/// sentinels and other clients return to the former primary. So after [`COUNTED_WITHIN`], the
+/// server's own report is not sufficient. Before that, not even a lost connection causes a return
+/// to the former primary.
 fn goes_on(followed_for: Duration, is_primary: bool, is_backed: bool) -> bool {
     followed_for < COUNTED_WITHIN || is_primary && is_backed
 }

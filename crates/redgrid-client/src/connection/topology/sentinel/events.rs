@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 
 use crate::connection::node::Node;
 use crate::connection::topology::replicated::Replicated;
@@ -18,59 +18,50 @@ const SWITCHED: &str = "+switch-master";
 /// The message precedes the promotion by 50 to 100 ms.
 const CHOSEN: &str = "+selected-slave";
 
-pub(super) struct SentinelEvents {
-    pub(super) node: Arc<Node>,
-    /// The sentinels' name for the primary.
-    pub(super) name: String,
-    pub(super) replicated: Arc<Replicated>,
-    /// Notified when the sentinels must be queried.
-    pub(super) switched: Arc<Notify>,
-    /// The pause after a failed or rejected subscription. After a failure without a reply, the
-    /// connection is replaced, which must not happen too often.
-    pub(super) pause: Duration,
-}
-
-impl SentinelEvents {
-    pub(super) async fn listen(self) {
-        let mut pushes: mpsc::UnboundedReceiver<Push> = self.node.pushes();
-        // If the user has no permission for [`CHOSEN`], the choice of a replica is detected at the
-        // next refresh. A rejected subscription to that channel is not repeated.
-        let mut may_subscribe_to_choices = true;
+/// Subscribes at a sentinel. Calls [`Replicated::hold_back`] when a replica of the primary `name`
+/// is chosen, and notifies `switched` when the sentinels must be queried.
+///
+/// `pause` follows a failed or rejected subscription. After a failure without a reply, the
+/// connection is replaced, which must not happen too often.
+pub(super) async fn listen(
+    node: Arc<Node>,
+    name: String,
+    replicated: Arc<Replicated>,
+    switched: Arc<Notify>,
+    pause: Duration,
+) {
+    let mut pushes = node.pushes();
+    // If the user has no permission for [`CHOSEN`], the choice of a replica is detected at the next
+    // refresh. A rejected subscription to that channel is not repeated.
+    let mut may_subscribe_to_choices = true;
+    loop {
+        if subscribe(&node, SWITCHED).await == Some(true) {
+            switched.notify_one();
+            may_subscribe_to_choices = may_subscribe_to_choices && subscribe(&node, CHOSEN).await != Some(false);
+        } else {
+            tokio::time::sleep(pause).await;
+        }
         loop {
-            match self.subscribe(SWITCHED).await {
-                Some(true) => {
-                    self.switched.notify_one();
-                    may_subscribe_to_choices = may_subscribe_to_choices && self.subscribe(CHOSEN).await != Some(false);
-                }
-                _ => tokio::time::sleep(self.pause).await,
-            }
-            loop {
-                match pushes.recv().await {
-                    Some(Push::Message { channel, payload }) => {
-                        if channel == CHOSEN && is_about(&payload, &self.name) {
-                            self.replicated.hold_back();
-                        }
-                        self.switched.notify_one();
+            match pushes.recv().await {
+                Some(Push::Message { channel, payload }) => {
+                    if channel == CHOSEN && is_about(&payload, &name) {
+                        replicated.hold_back();
                     }
-                    Some(
-                        Push::ShardedMessage { .. }
-                        | Push::PatternMessage { .. }
-                        | Push::Ended { .. }
-                        | Push::Lost { .. },
-                    ) => {}
-                    Some(Push::Gap | Push::EventsGap | Push::PatternsGap) => break,
-                    None => return,
+                    switched.notify_one();
                 }
+                Some(Push::Gap | Push::EventsGap | Push::PatternsGap) => break,
+                Some(_) => {}
+                None => return,
             }
         }
     }
+}
 
-    /// Subscribes to a channel. Returns true if the sentinel confirmed the subscription, false if
-    /// it rejected the subscription, and `None` if the request failed.
-    async fn subscribe(&self, channel: &'static str) -> Option<bool> {
-        let refused = self.node.subscribe(ChannelKind::Plain, vec![Bytes::from_static(channel.as_bytes())]).await;
-        refused.ok().map(|refused| refused.is_empty())
-    }
+/// Subscribes to a channel. Returns true if the sentinel confirmed the subscription, false if it
+/// rejected the subscription, and `None` if the request failed.
+async fn subscribe(node: &Node, channel: &'static str) -> Option<bool> {
+    let refused = node.subscribe(ChannelKind::Plain, vec![Bytes::from_static(channel.as_bytes())]).await;
+    refused.ok().map(|refused| refused.is_empty())
 }
 
 /// Returns whether a message of [`CHOSEN`] is about a replica of this primary.

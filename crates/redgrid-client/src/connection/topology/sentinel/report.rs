@@ -62,10 +62,8 @@ pub(super) async fn primary_by(sentinel: &dyn Server, name: &str) -> Result<Prim
         let epoch = epoch_in(&before);
         if epoch_in(&after) == epoch {
             let primary = Address::new(host, port);
-            let elected = match is_replaced(&after) {
-                true => elected_by(sentinel, name).await.filter(|elected| *elected != primary),
-                false => None,
-            };
+            let elected = if is_replaced(&after) { elected_by(sentinel, name).await } else { None };
+            let elected = elected.filter(|elected| *elected != primary);
             return Ok(PrimaryReport { primary, epoch, elected, is_down: !is_up(&after) });
         }
     }
@@ -83,8 +81,8 @@ fn epoch_in(facts: &Facts) -> u64 {
 /// Returns whether the sentinel is replacing this primary: most sentinels report it as down, or the
 /// failover is planned.
 ///
-/// In a planned failover the former primary keeps answering. Any write that it acknowledges after
-/// the promotion is lost.
+/// In a planned failover the former primary keeps answering. Any write that the former primary
+/// acknowledges after the promotion is lost.
 fn is_replaced(primary: &Facts) -> bool {
     has_flag(primary, "failover_in_progress")
 }

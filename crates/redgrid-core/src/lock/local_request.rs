@@ -1,15 +1,25 @@
-//! The status of a request while its caller waits.
+//! A request of a caller, and its status.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use redgrid_client::internal::Progress;
 
 use super::fair::QueuePosition;
+use super::protocol::AcquireRequest;
 use crate::clock::Instant;
 
-/// Facts about a request. If the request times out, they decide which error the caller receives.
-#[derive(Default)]
-pub(super) struct RequestStatus {
+/// A request. Its caller, its waiter and its attempts share it.
+///
+/// If the request times out, its status decides which error the caller receives.
+pub(super) struct LocalRequest {
+    /// Unique in this client.
+    pub(super) id: u64,
+    pub(super) options: Arc<AcquireRequest>,
+    /// When the caller began to wait.
+    pub(super) entered: Instant,
+    /// When the request times out.
+    pub(super) until: Instant,
     pub(super) progress: Progress,
     /// Whether the lock is known to be taken.
     busy: AtomicBool,
@@ -21,7 +31,21 @@ pub(super) struct RequestStatus {
     pub(super) position: QueuePosition,
 }
 
-impl RequestStatus {
+impl LocalRequest {
+    pub(super) fn new(id: u64, options: Arc<AcquireRequest>, entered: Instant) -> Arc<LocalRequest> {
+        Arc::new(LocalRequest {
+            id,
+            entered,
+            until: options.wait.map_or(Instant::MAX, |wait| entered + wait),
+            options,
+            progress: Progress::default(),
+            busy: AtomicBool::default(),
+            is_counted: AtomicBool::default(),
+            may_execute_until: AtomicU64::default(),
+            position: QueuePosition::new(id),
+        })
+    }
+
     pub(super) fn set_busy(&self) {
         self.busy.store(true, Ordering::Relaxed);
     }

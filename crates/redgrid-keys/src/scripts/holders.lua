@@ -38,3 +38,15 @@ local function holder_among(fields, mode)
   return holder
 end
 
+-- Returns a holder of the lock at this key, a hash with `n` fields, and the mode of a read-write
+-- lock, otherwise ''. The holder is nil if the hash is not a lock.
+local function lock_at(key, n)
+  local mode = mode_of(key)
+  return (mode ~= '' or n == 1) and holder_among(sample(key, n), mode) or nil, mode
+end
+
+-- Returns whether a key is a held lock.
+local function is_lock(key)
+  return redis.call('TYPE', key).ok == 'hash' and lock_at(key, redis.call('HLEN', key)) ~= nil
+end
+
