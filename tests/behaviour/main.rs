@@ -127,6 +127,7 @@ mod refusals;
 mod regressions;
 mod reliable;
 mod reliable_fast;
+mod reliable_fast_troubles;
 mod reliable_losses;
 mod reliable_model;
 mod reliable_pause;

@@ -5,27 +5,26 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::future::join3;
-use redgrid_core::{Config, Failure};
-use redgrid_reliable_queue::{Delivery, ObjectError, QueueError, QueueSettings, ReliableQueue};
-use redgrid_testkit::{Action, Monitor, Observer, Proxy, wait_until};
+use redgrid_reliable_queue::{Delivery, QueueError, QueueSettings, ReliableQueue};
+use redgrid_testkit::{Monitor, Observer, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
 
 use super::reliable::{HOUR, SHORT, queue};
 
-type Texts = ReliableQueue<String>;
+pub(super) type Texts = ReliableQueue<String>;
 
 /// The hash of the queue.
-const QUEUE: &str = "redgrid_reliable_queue:{orders}";
+pub(super) const QUEUE: &str = "redgrid_reliable_queue:{orders}";
 
 /// Allows the fast path for most of a second, unless something is due. The queue must have been
 /// changed before.
-async fn allow(observer: &Observer) {
+pub(super) async fn allow(observer: &Observer) {
     let until = observer.server_time_micros().await.unwrap() / 1000 + 900;
     observer.cmd(&["HSET", QUEUE, "fast_until", &until.to_string()]).await.unwrap();
 }
 
 /// Waits until slightly more than `time` has passed on the server's clock.
-async fn passed(observer: &Observer, time: Duration) {
+pub(super) async fn passed(observer: &Observer, time: Duration) {
     let now = async || observer.server_time_micros().await.unwrap();
     let until = now().await + u64::try_from(time.as_micros()).unwrap() + 2_000;
     wait_until(SOON, async || now().await > until).await;
@@ -168,48 +167,6 @@ async fn both_paths_have_the_same_results() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_late_copy_of_a_fast_change_does_nothing() {
-    let server = server().await;
-    let proxy = Proxy::to(&server).await.unwrap();
-    let settings = |config: Config| config.response_timeout(Duration::from_millis(500)).retries(10);
-    let client = client_with(&server.url_via(proxy.addr()), settings).await;
-    let (queue, observer) = (queue(&client), server.observer().await.unwrap());
-    // These calls load the scripts into the server.
-    queue.push("first").await.unwrap();
-    queue.receive().visibility(HOUR).await.unwrap().ack().await.unwrap();
-    for is_acked in [false, true] {
-        for is_followed in [false, true] {
-            let before = queue.counts().await.unwrap();
-            // The first copy is held, and a later one is executed.
-            proxy.next(1, "redgrid_reliable_queue_channel", Action::Hold);
-            allow(&observer).await;
-            queue.push("once").await.unwrap();
-            let delivery = queue.receive().visibility(HOUR).await.unwrap();
-            if is_acked {
-                delivery.ack().await.unwrap();
-            }
-            if is_followed {
-                allow(&observer).await;
-                queue.push("another").await.unwrap();
-            }
-            allow(&observer).await;
-            assert_eq!(proxy.release_held().await, 1);
-            // The server executes the late copy before this request.
-            let counts = queue.counts().await.unwrap();
-            let pushed = counts.totals.pushed - before.totals.pushed;
-            assert_eq!((pushed, counts.ready), (1 + u64::from(is_followed), u64::from(is_followed)));
-            // The reply to this request is lost. So its copy is compared with the memory, which the
-            // late copy did not change.
-            proxy.next(1, "redgrid_reliable_queue_channel", Action::SwallowReply);
-            allow(&observer).await;
-            queue.push("last").await.unwrap();
-            assert_eq!(queue.counts().await.unwrap().totals.pushed - counts.totals.pushed, 1);
-            assert!(queue.clear().await.unwrap() > 0);
-        }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_fast_delivery_is_due_again() {
     let server = server().await;
     let (queue, observer) = (queue(&client(&server).await), server.observer().await.unwrap());
@@ -271,59 +228,6 @@ async fn keys_that_the_fast_path_creates_end_with_the_queue() {
     assert_eq!(keys.len(), 5, "{keys:?}");
     for key in keys {
         assert!(observer.time_to_live(&key).await.unwrap().is_some(), "{key}");
-    }
-}
-
-/// The server's clock was an hour ahead when the fast path was allowed, and was set back.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_clock_that_is_set_back_ends_the_fast_path() {
-    let server = server().await;
-    let (queue, observer) = (queue(&client(&server).await), server.observer().await.unwrap());
-    queue.push("a").await.unwrap();
-    let ahead = observer.server_time_micros().await.unwrap() / 1000 + 3_600_000;
-    for call in 0..3 {
-        observer.cmd(&["HSET", QUEUE, "fast_until", &ahead.to_string()]).await.unwrap();
-        match call {
-            0 => drop(queue.push("b").await.unwrap()),
-            1 => drop(queue.receive().visibility(HOUR).await.unwrap()),
-            _ => queue.receive().visibility(HOUR).await.unwrap().ack().await.unwrap(),
-        }
-        let until: u64 = observer.query(&["HGET", QUEUE, "fast_until"]).await.unwrap();
-        assert!(until < ahead, "call {call}");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_key_of_another_type_is_found_on_the_fast_path() {
-    let server = server().await;
-    let (queue, observer) = (queue(&client(&server).await), server.observer().await.unwrap());
-    let dumps = async || {
-        let mut dumps = BTreeMap::new();
-        for key in observer.keys("redgrid_reliable_queue_*").await.unwrap() {
-            let dump: Vec<u8> = observer.query(&["DUMP", &key]).await.unwrap();
-            dumps.insert(key, dump);
-        }
-        dumps
-    };
-    let is_refused = |told: Result<(), QueueError>| {
-        matches!(told, Err(QueueError::Object(ObjectError::Failed(Failure::Refused { .. }))))
-    };
-    for key in ["ready", "states", "bodies", "flight"] {
-        queue.push_many(["a", "b"]).await;
-        let wrong = format!("redgrid_reliable_queue_{key}:{{orders}}");
-        observer.cmd(&["DEL", &wrong]).await.unwrap();
-        observer.cmd(&["SET", &wrong, "mine"]).await.unwrap();
-        let before = dumps().await;
-        allow(&observer).await;
-        // A push does not read the messages in flight.
-        if key != "flight" {
-            assert!(is_refused(queue.push("c").await.map(drop)), "{key}");
-        }
-        allow(&observer).await;
-        assert!(is_refused(queue.receive().await.map(drop)), "{key}");
-        assert_eq!(dumps().await, before, "{key}");
-        queue.object().delete().await.unwrap();
-        observer.cmd(&["DEL", &wrong]).await.unwrap();
     }
 }
 

@@ -9,6 +9,7 @@ use redgrid_bits::codecs::Long;
 use redgrid_cache::{Lifetime, Limit, MapCache};
 use redgrid_core::Client;
 use redgrid_local_cached_map::{LocalCachedMap, Options};
+use redgrid_reliable_queue::ReliableQueue;
 use redgrid_set::Set;
 use redgrid_testkit::{Cluster, RedisServer, wait_until};
 use redgrid_tests::SOON;
@@ -20,6 +21,7 @@ scenarios![
     sets_are_combined_as_they_are_while_their_slot_moves,
     a_map_cache_keeps_entries_and_lifetimes_while_its_slot_moves,
     a_local_cached_map_returns_no_older_value_while_its_slot_moves,
+    each_message_of_a_reliable_queue_is_delivered_once_while_its_slot_moves,
 ];
 
 /// Work that continues until `over` is set, and the number of its completed steps.
@@ -214,4 +216,43 @@ async fn a_local_cached_map_returns_no_older_value_while_its_slot_moves() {
     until_cached(written).await;
     there.set("a", &(written + 1)).await.unwrap();
     until_cached(written + 1).await;
+}
+
+async fn each_message_of_a_reliable_queue_is_delivered_once_while_its_slot_moves() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let cluster = Cluster::start(3, 0).await.unwrap();
+    let client = connected(patient(&cluster)).await;
+    let queue: ReliableQueue<u64> = ReliableQueue::new(&client, "q");
+    // While all its keys exist, the queue is in use at the source.
+    for _ in 0..2 {
+        queue.push(&0).lifetime(HOUR).deduplicate("once").await.unwrap();
+        queue.push(&0).await.unwrap();
+    }
+    queue.receive().visibility(HOUR).await.unwrap();
+    queue.receive().visibility(HOUR).await.unwrap().reject("no").await.unwrap();
+    queue.push(&0).delay(HOUR).await.unwrap();
+    queue.push(&0).priority(0).await.unwrap();
+    let (mut next, before) = (1, queue.counts().await.unwrap());
+    for moved in [&[][..], &["redgrid_reliable_queue:{q}"]] {
+        let work = Work::default();
+        let working = {
+            let (queue, work) = (queue.clone(), work.clone());
+            async move {
+                while work.goes_on() {
+                    queue.push(&next).await.unwrap();
+                    let delivery = queue.receive().visibility(HOUR).await.unwrap();
+                    assert_eq!((delivery.value().unwrap(), delivery.attempt()), (next, 1));
+                    delivery.ack().await.unwrap();
+                    next += 1;
+                    work.is_done();
+                }
+                next
+            }
+        };
+        next = moves(&cluster, "q", moved, &work, working).await;
+        let after = queue.counts().await.unwrap();
+        assert_eq!((after.ready, after.delayed, after.in_flight, after.dead), (before.ready, 1, 1, 1));
+        assert_eq!(after.totals.pushed - before.totals.pushed, next - 1);
+        assert_eq!(after.totals.acknowledged - before.totals.acknowledged, next - 1);
+    }
 }

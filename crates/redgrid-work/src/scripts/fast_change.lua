@@ -31,12 +31,15 @@ local function change_fast()
   if pushes == 0 then
     set = redis.call('HMGET', QUEUE, 'fast_until', 'count_acknowledged')
   else
-    set = redis.call('HMGET', QUEUE, 'fast_until', 'count_acknowledged', 'plain', 'announced', 'seq', 'count_pushed')
+    set = redis.call('HMGET', QUEUE, 'fast_until', 'count_acknowledged', 'plain', 'announced', 'seq', 'count_pushed',
+      'paused')
   end
   local fast_until = tonumber(set[1]) or 0
+  -- A push to a paused queue wakes nobody.
+  local is_allowed = pushes == 0 or (set[3] == '1' and not set[7])
   -- A time that is more than a second ahead was stored before the clock was set back.
   if now >= fast_until or fast_until > now + 1000 or micros > tonumber(ARGV[1])
-    or (pushes > 0 and set[3] ~= '1') then
+    or not is_allowed then
     return nil
   end
 

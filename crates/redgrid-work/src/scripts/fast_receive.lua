@@ -11,10 +11,10 @@ local function receive_fast()
   local MEMORY, QUEUE, STATES, READY, FLIGHT = KEYS[1], KEYS[2], KEYS[4], KEYS[5], KEYS[7]
   local time, number, requested = redis.call('TIME'), tonumber(ARGV[2]), 0
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
-  local set = redis.call('HMGET', QUEUE, 'fast_until', 'next_due', 'visibility', 'count_delivered')
+  local set = redis.call('HMGET', QUEUE, 'fast_until', 'next_due', 'visibility', 'count_delivered', 'paused')
   local fast_until, next_due = tonumber(set[1]) or 0, tonumber(set[2]) or math.huge
   -- A time that is more than a second ahead was stored before the clock was set back.
-  if now >= fast_until or fast_until > now + 1000 or now >= next_due
+  if now >= fast_until or fast_until > now + 1000 or now >= next_due or set[5]
     or time[1] * 1000000 + time[2] > tonumber(ARGV[1]) then
     return nil
   end

@@ -10,9 +10,8 @@
 -- Work: O(1). Sent twice, it acts once.
 
 -- A server that is out of memory rejects writes that may need memory, unless the script has already
--- written. A queue can be paused even then. This write needs no memory. It ends the fast path (see
--- queue.lua), which does not check for a pause.
-redis.call('HDEL', KEYS[2], 'fast_until')
+-- written. A queue can be paused even then. This write needs no memory, and changes nothing.
+redis.call('HDEL', KEYS[2], '')
 local is_paused = redis.call('HEXISTS', KEYS[2], 'paused')
 if is_paused == tonumber(ARGV[6]) then
   return answer({0})

@@ -23,10 +23,11 @@
 --
 -- The fast path: fast_change.lua and fast_receive.lua execute most calls with a third of the
 -- commands. They move no due messages, and drop no expired ones. These fields of the queue's hash
--- say when that is correct. The other scripts write them.
+-- say when that is correct. The other scripts write them. On a paused queue, pushes and receives
+-- leave the fast path.
 --
 -- fast_until  the fast path is allowed before this time, in milliseconds since 1970. It is at most
---             a second ahead, and not after the end of a lifetime. Settings and a pause remove it
+--             a second ahead, and not after the end of a lifetime. New settings remove it
 -- plain       1 if no setting of the queue concerns a plain push
 -- next_due    no delayed message and no message in flight is due before this time; empty if there
 --             are none. The fast path moves it forward, too
@@ -234,16 +235,16 @@ local function finish_change(publish, channel)
     end
   end
   local due = earliest_due()
-  if settings.paused > 0 then
-    -- Waiters of a paused queue are notified when it is resumed.
-    return due and math.max(due - now, 0) or -1
-  end
   -- A receive alone does not create the queue.
   if lives ~= -2 then
     local is_plain = settings.size + settings.lifetime + settings.capacity + settings.delay == 0
     local fast_until = math.min(now + 1000, first_score(ENDS) or math.huge)
     redis.call('HSET', QUEUE, 'fast_until', text(fast_until), 'plain', is_plain and '1' or '0', 'next_due',
       due and text(due) or '')
+  end
+  if settings.paused > 0 then
+    -- Waiters of a paused queue are notified when it is resumed.
+    return due and math.max(due - now, 0) or -1
   end
   -- Waiters have polled when no message was ready, and have received the next due time. So they are
   -- notified only of changes to that. If PUBLISH fails, a later poll finds the message.
