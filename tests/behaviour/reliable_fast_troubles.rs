@@ -125,7 +125,7 @@ async fn other_programs_are_obeyed_within_a_second() {
     observer.cmd(&["HSET", QUEUE, "paused", "1700000000000"]).await.unwrap();
     assert!(queue.try_receive().await.unwrap().is_none());
     observer.cmd(&["HDEL", QUEUE, "paused"]).await.unwrap();
-    queue.receive().visibility(HOUR).await.unwrap();
+    drop(queue.receive().visibility(HOUR).await.unwrap());
 
     // A delayed message, and a new maximum number of messages.
     queue.push("later").delay(SHORT).await.unwrap();

@@ -224,14 +224,12 @@ async fn each_message_of_a_reliable_queue_is_delivered_once_while_its_slot_moves
     let client = connected(patient(&cluster)).await;
     let queue: ReliableQueue<u64> = ReliableQueue::new(&client, "q");
     // While all its keys exist, the queue is in use at the source.
-    for _ in 0..2 {
-        queue.push(&0).lifetime(HOUR).deduplicate("once").await.unwrap();
-        queue.push(&0).await.unwrap();
-    }
-    queue.receive().visibility(HOUR).await.unwrap();
+    queue.push(&0).lifetime(HOUR).deduplicate("once").await.unwrap();
+    queue.push(&0).await.unwrap();
+    drop(queue.receive().visibility(HOUR).await.unwrap());
     queue.receive().visibility(HOUR).await.unwrap().reject("no").await.unwrap();
     queue.push(&0).delay(HOUR).await.unwrap();
-    queue.push(&0).priority(0).await.unwrap();
+    queue.push(&0).await.unwrap();
     let (mut next, before) = (1, queue.counts().await.unwrap());
     for moved in [&[][..], &["redgrid_reliable_queue:{q}"]] {
         let work = Work::default();
@@ -239,7 +237,7 @@ async fn each_message_of_a_reliable_queue_is_delivered_once_while_its_slot_moves
             let (queue, work) = (queue.clone(), work.clone());
             async move {
                 while work.goes_on() {
-                    queue.push(&next).await.unwrap();
+                    queue.push(&next).priority(1).await.unwrap();
                     let delivery = queue.receive().visibility(HOUR).await.unwrap();
                     assert_eq!((delivery.value().unwrap(), delivery.attempt()), (next, 1));
                     delivery.ack().await.unwrap();
