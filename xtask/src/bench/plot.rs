@@ -210,7 +210,8 @@ mod tests {
     #[test]
     fn each_workload_with_other_libraries_is_in_the_picture() {
         let drawn: Vec<_> = LIBRARIES.iter().map(|(workload, _)| *workload).collect();
-        assert_eq!(drawn, ROWS.map(|row| row.name));
+        let compared = ROWS.iter().filter(|row| !row.peers.is_empty());
+        assert_eq!(drawn, compared.map(|row| row.name).collect::<Vec<_>>());
         let page = fs::read_to_string(workspace().join(PAGE)).unwrap();
         let tables = Tables::of(&page).unwrap();
         for (workload, _) in [UNCONTENDED, CONTENDED, LIBRARIES].concat() {

@@ -149,8 +149,8 @@ pub(super) const ROWS: [Row; 17] = [
         goals: (Some(25.0), Some(0.7)),
         ..row("W6 latch, 100 waiters", "W6latch", 100)
     },
-    row("W7 queue, 1 task", "W7queue", 1),
-    row("W7 queue, 64 tasks", "W7queue", 64),
-    row("W7 push, 1 task", "W7push", 1),
-    row("W7 push, 64 tasks", "W7push", 64),
+    Row { peers: &[], ..row("W7 queue, 1 task", "W7queue", 1) },
+    Row { peers: &[], ..row("W7 queue, 64 tasks", "W7queue", 64) },
+    Row { peers: &[], ..row("W7 push, 1 task", "W7push", 1) },
+    Row { peers: &[], ..row("W7 push, 64 tasks", "W7push", 64) },
 ];
