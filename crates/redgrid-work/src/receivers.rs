@@ -12,6 +12,7 @@ use crate::work_client::WorkClient;
 
 /// How a receive ends.
 #[derive(Debug)]
+// Not `#[non_exhaustive]`: only the crates above this one use it.
 pub enum Received {
     /// The messages are offered to the caller, which has one second to take them.
     Messages(Offer<Granted>),
@@ -42,6 +43,7 @@ impl Drop for Granted {
 
 /// The request of a caller.
 #[derive(Debug, Clone, Copy)]
+// Not `#[non_exhaustive]`: only the crates above this one use it.
 pub struct ReceiveRequest {
     /// The messages that it wants.
     pub wanted: MessageRequest,

@@ -19,6 +19,7 @@ pub const MAX_MESSAGES: usize = 100;
 
 /// The messages that one waiter requests.
 #[derive(Debug, Clone, Copy)]
+// Not `#[non_exhaustive]`: only the crates above this one use it.
 pub struct MessageRequest {
     /// The maximum number of messages, 1 or more.
     pub max: usize,
@@ -28,6 +29,7 @@ pub struct MessageRequest {
 
 /// A message of a reply.
 #[derive(Debug)]
+// Not `#[non_exhaustive]`: only the crates above this one use it.
 pub struct ReceivedMessage {
     /// The receipt of this delivery, with the id of the message.
     pub receipt: Receipt,
