@@ -37,7 +37,9 @@ public final class Peer {
 
     public static void main(String[] args) throws Exception {
         Config config = new Config();
-        config.useSingleServer().setAddress(args[0]);
+        // Redisson repeats a command without an answer. On a busy machine, the default of 3 s is too
+        // short: a removal that is repeated returns that there was nothing to remove.
+        config.useSingleServer().setAddress(args[0]).setTimeout(30_000);
         config.setLockWatchdogTimeout(Long.parseLong(args[1]));
         RedissonClient redisson = Redisson.create(config);
         say("ready", redisson.getId());
