@@ -35,7 +35,7 @@ local function change_fast()
       'paused')
   end
   local fast_until = tonumber(set[1]) or 0
-  -- A push to a paused queue wakes nobody.
+  -- A push to a paused queue wakes no receiver.
   local is_allowed = pushes == 0 or (set[3] == '1' and not set[7])
   -- A time that is more than a second ahead was stored before the clock was set back.
   if now >= fast_until or fast_until > now + 1000 or micros > tonumber(ARGV[1])
