@@ -91,12 +91,12 @@ mod disabled {
     use crate::observe::OpContext;
 
     #[derive(Debug, Clone, Copy, Default)]
-    pub(crate) struct CallerSpan;
+    pub(crate) struct CallerSpan {}
 
     impl CallerSpan {
         #[inline(always)]
         pub(crate) fn current() -> CallerSpan {
-            CallerSpan
+            CallerSpan {}
         }
 
         #[inline(always)]
@@ -112,7 +112,7 @@ mod disabled {
     }
 
     #[derive(Default)]
-    pub(crate) struct HoldSpan;
+    pub(crate) struct HoldSpan {}
 
     impl HoldSpan {
         #[inline(always)]
@@ -120,7 +120,7 @@ mod disabled {
 
         #[inline(always)]
         pub(crate) fn get(&self) -> CallerSpan {
-            CallerSpan
+            CallerSpan {}
         }
     }
 }
